@@ -42,7 +42,7 @@ public final class ChannelSubscription implements AutoCloseable {
     /** Ends the subscription. No event comes from now on, except those that the agent has not read yet. */
     @Override
     public void close() {
-        mesh.unsubscribe(this);
+        mesh.channels.unsubscribe(this);
     }
 
     int number() {

@@ -150,7 +150,7 @@ final class Exchange {
         }
         if (!hasToldAll) {
             hasToldAll = true;
-            mesh.subscriptions().forEach(hearing::announce);
+            mesh.channels.subscriptions().forEach(hearing::announce);
             tell(null, KNOWN, new byte[0]);
         }
     }
@@ -256,10 +256,10 @@ final class Exchange {
                     hearing.event(event, number, author);
                 }
             }
-            case REPLY -> mesh.questions().answered(this, author, Head.read(in), (int) Head.number(in), Frame.rest(in));
+            case REPLY -> mesh.channels.questions.answered(this, author, Head.read(in), (int) Head.number(in), Frame.rest(in));
             case NO_ANSWER -> {
                 long question = Head.number(in);
-                mesh.questions().declined(this, (int) Head.number(in), question);
+                mesh.channels.questions.declined(this, (int) Head.number(in), question);
             }
             case REFUSAL -> {
                 long refused = Head.number(in);

@@ -230,7 +230,7 @@ final class Group {
             return;
         }
         share.arrived();
-        String refused = mesh.handover().hand(held.publication.event(), mesh.whole(held.publication.agent()), member.near,
+        String refused = mesh.channels.handover.hand(held.publication.event(), mesh.whole(held.publication.agent()), member.near,
                 share::ended, null, null);
         if (refused != null) {
             // Not at once: events are being given.
@@ -268,7 +268,7 @@ final class Group {
 
     private void giveUp(Held held) {
         String why = held.reason == null ? notHandled() : held.reason;
-        mesh.failed(held.publication, why);
+        mesh.channels.failed(held.publication, why);
         end(held, why);
     }
 

@@ -50,7 +50,7 @@ final class Handover {
         }
         mesh.laterGuarded(() -> {
             held -= cost;
-            if (mesh.subscription(subscription.number()) == subscription) {
+            if (mesh.channels.subscription(subscription.number()) == subscription) {
                 give(event, sender, subscription, unread, asker);
             } else {
                 lost(unread, asker);
@@ -86,10 +86,10 @@ final class Handover {
         }
         if (unread != null) {
             boolean isOfGroup = !subscription.options().group().isEmpty();
-            facts.put(isOfGroup ? SealbusHelper.TASK : SealbusHelper.EVENT, mesh.unread(subscription, unread));
+            facts.put(isOfGroup ? SealbusHelper.TASK : SealbusHelper.EVENT, mesh.channels.unread(subscription, unread));
         }
         if (asker != null) {
-            String question = mesh.questions().open(subscription, asker);
+            String question = mesh.channels.questions.open(subscription, asker);
             if (question == null) {
                 asker.decline();
                 return null;
@@ -114,8 +114,8 @@ final class Handover {
 
     /** The agent has not got it after all. */
     private void forget(String agent, Map<String, String> facts) {
-        mesh.forgetUnread(facts.get(SealbusHelper.EVENT));
-        mesh.forgetUnread(facts.get(SealbusHelper.TASK));
-        mesh.questions().take(agent, facts.get(SealbusHelper.QUESTION));
+        mesh.channels.forgetUnread(facts.get(SealbusHelper.EVENT));
+        mesh.channels.forgetUnread(facts.get(SealbusHelper.TASK));
+        mesh.channels.questions.take(agent, facts.get(SealbusHelper.QUESTION));
     }
 }

@@ -63,7 +63,7 @@ final class Hearing {
     /** Gives a subscription more credit, once its agent has room. */
     private void widen(int number) {
         Account account = accounts.get(number);
-        ChannelSubscription subscription = mesh.subscription(number);
+        ChannelSubscription subscription = mesh.channels.subscription(number);
         long limit = account == null ? 0 : account.received + CREDIT - account.held;
         if (subscription == null || account == null || account.isLooking || limit - account.limit < CREDIT / 2) {
             return;
@@ -89,7 +89,7 @@ final class Hearing {
 
     /** Events passed a subscription by; or its filter, for a reason, could not be evaluated for them. */
     void passedBy(int number, long count, String problem) {
-        ChannelSubscription subscription = mesh.subscription(number);
+        ChannelSubscription subscription = mesh.channels.subscription(number);
         if (subscription != null) {
             Mesh.LOG.log(Level.WARNING, "{0} events on {1} passed {2} by: {3}", new Object[] {count, subscription.pattern(),
                 subscription.agent(), problem == null ? "it took nothing for too long" : problem});
@@ -168,7 +168,7 @@ final class Hearing {
     /** The subscriptions whose credit an event has taken: those that it names; if it names none, all that may want it. */
     private List<ChannelSubscription> charged(Event event) {
         boolean isForAll = event.targets().isEmpty() && event.head().mechanism() == Head.EVENT;
-        return mesh.subscriptions().stream().filter(one -> accounts.containsKey(one.number()))
+        return mesh.channels.subscriptions().stream().filter(one -> accounts.containsKey(one.number()))
                 .filter(one -> isForAll
                         ? one.options().group().isEmpty() && ChannelSubscription.matches(one.pattern(), event.head().channel())
                         : event.targets().contains(one.number()))

@@ -69,7 +69,7 @@ final class LogFeed {
     }
 
     private boolean isOpen() {
-        return !mesh.isClosed() && mesh.subscription(subscription.number()) == subscription;
+        return !mesh.isClosed() && mesh.channels.subscription(subscription.number()) == subscription;
     }
 
     /** Finds the nodes that keep logs, as they come. */
@@ -240,7 +240,7 @@ final class LogFeed {
             Head known = Boolean.TRUE.equals(Json.member(stored, "again")) ? head.again() : head;
             place.unread.add(number);
             String refused = handover.hand(new Event(known, List.of(), body), null, subscription, hasRead -> {
-                if (hasRead || mesh.subscription(subscription.number()) == subscription) {
+                if (hasRead || mesh.channels.subscription(subscription.number()) == subscription) {
                     place.unread.remove(number);
                     noteLater();
                 }

@@ -96,7 +96,7 @@ final class Publisher {
         until.isPersistent = false;
         Head head;
         synchronized (mesh) {
-            head = Head.of(Head.QUESTION, until, channel, number(channel), now, mesh.questions().next());
+            head = Head.of(Head.QUESTION, until, channel, number(channel), now, mesh.channels.questions.next());
         }
         checkValidity(head);
         Publication question = new Publication(agent, head, body, null);
@@ -111,7 +111,7 @@ final class Publisher {
             }
         } finally {
             synchronized (mesh) {
-                mesh.questions().end(head.question());
+                mesh.channels.questions.end(head.question());
             }
         }
     }
@@ -196,7 +196,7 @@ final class Publisher {
 
     /** The receivers, all of which have room. Waits for that, unless filters are to be judged first. */
     private Chosen choose(Publication publication, Sieve sieve) throws SealbusHelper.NotPublished {
-        mesh.takeInterest();
+        mesh.channels.takeInterest();
         introduce(publication);
         while (true) {
             checkMay(publication.agent(), publication.head().channel());
@@ -214,14 +214,14 @@ final class Publisher {
         long begun = System.nanoTime();
         long end = begun + INTRODUCTION;
         while (true) {
-            List<Exchange> silent = mesh.announcers().stream().filter(one -> !one.isReady()).toList();
+            List<Exchange> silent = mesh.channels.announcers().stream().filter(one -> !one.isReady()).toList();
             long now = System.nanoTime();
-            if (mesh.isAcquainted() && silent.isEmpty() || publication.isBestEffort() && (wasIntroduced || now >= end)) {
+            if (mesh.channels.isAcquainted() && silent.isEmpty() || publication.isBestEffort() && (wasIntroduced || now >= end)) {
                 wasIntroduced = true;
                 return;
             }
             if (!publication.isBestEffort()) {
-                if (!mesh.isAcquainted() && now - begun > Speaking.PATIENCE) {
+                if (!mesh.channels.isAcquainted() && now - begun > Speaking.PATIENCE) {
                     throw new SealbusHelper.NotPublished("the platform has not said within 30 s which other processes use channels,"
                             + " and they would miss it: see whether the Master runs, and publish again");
                 }
@@ -251,7 +251,7 @@ final class Publisher {
     private Chosen chooseNow(Publication publication, Sieve sieve) {
         String channel = publication.head().channel();
         Chosen chosen = new Chosen();
-        for (ChannelSubscription one : mesh.subscriptions()) {
+        for (ChannelSubscription one : mesh.channels.subscriptions()) {
             SubscriptionOptions options = one.options();
             boolean isWanted = options.group().isEmpty() && !publication.isReadFromLog(options.readsLogs())
                     && isOn(one.pattern(), one.agent(), channel) && sieve.passes(options.filter());
@@ -259,7 +259,7 @@ final class Publisher {
                 chosen.here.add(one);
             }
         }
-        for (Exchange exchange : mesh.exchanges()) {
+        for (Exchange exchange : mesh.channels.exchanges()) {
             List<FarSubscription> wanted = new ArrayList<>();
             for (FarSubscription one : exchange.speaking().subscriptions()) {
                 boolean isWanted = one.takesEvents && !one.isInGroup() && !publication.isReadFromLog(one.readsLogs)
@@ -272,7 +272,7 @@ final class Publisher {
                 chosen.there.put(exchange, wanted);
             }
         }
-        for (Group group : mesh.groups().matching(channel)) {
+        for (Group group : mesh.channels.groups.matching(channel)) {
             if (sieve.passes(group.key.filter())) {
                 chosen.groups.add(group);
             }
@@ -328,7 +328,7 @@ final class Publisher {
             }
             group.stalledSince = group.stalledSince == 0 ? now : group.stalledSince;
             if (now - group.stalledSince > Speaking.PATIENCE) {
-                mesh.failed(publication, group.notHandled());
+                mesh.channels.failed(publication, group.notHandled());
                 chosen.groups.remove(group);
             } else {
                 hasRoom = false;
@@ -345,7 +345,7 @@ final class Publisher {
             chosen.groups.clear();
         }
         chosen.there.forEach((exchange, wanted) -> exchange.speaking().send(publication, wanted));
-        chosen.groups.forEach(group -> mesh.groups().hold(group, publication));
+        chosen.groups.forEach(group -> mesh.channels.groups.hold(group, publication));
         chosen.here.forEach(one -> hand(publication, one));
         return reach;
     }
@@ -361,7 +361,7 @@ final class Publisher {
 
     private void noteFailedFilters(Publication publication, Sieve sieve) {
         String channel = publication.head().channel();
-        for (Exchange exchange : mesh.exchanges()) {
+        for (Exchange exchange : mesh.channels.exchanges()) {
             for (FarSubscription one : exchange.speaking().subscriptions()) {
                 String problem = sieve.problem(one.filter);
                 if (problem != null && isOn(one.pattern, one.agent, channel)) {
@@ -370,7 +370,7 @@ final class Publisher {
                 }
             }
         }
-        for (ChannelSubscription one : mesh.subscriptions()) {
+        for (ChannelSubscription one : mesh.channels.subscriptions()) {
             String problem = sieve.problem(one.options().filter());
             if (problem != null && isOn(one.pattern(), one.agent(), channel)) {
                 Mesh.LOG.log(Level.WARNING, "an event on {0} passed {1} by: {2}", new Object[] {channel, one.agent(), problem});
@@ -394,12 +394,12 @@ final class Publisher {
                 mesh.notifyAll();
             };
         }
-        String refused = mesh.handover().hand(publication.event(), mesh.whole(publication.agent()), one, unread, null, null);
+        String refused = mesh.channels.handover.hand(publication.event(), mesh.whole(publication.agent()), one, unread, null, null);
         if (refused != null) {
             if (isAwaited) {
                 receipt.fail(one.agent() + " refused it: " + refused);
             }
-            mesh.failed(publication, one.agent() + " refused it: " + refused);
+            mesh.channels.failed(publication, one.agent() + " refused it: " + refused);
         }
     }
 
@@ -421,7 +421,7 @@ final class Publisher {
         Sieve sieve = new Sieve();
         while (true) {
             synchronized (mesh) {
-                mesh.takeInterest();
+                mesh.channels.takeInterest();
                 introduce(question);
                 Map<Exchange, List<FarSubscription>> there = new LinkedHashMap<>();
                 List<ChannelSubscription> here = new ArrayList<>();
@@ -437,7 +437,7 @@ final class Publisher {
     private void chooseAsked(Publication question, Sieve sieve, Map<Exchange, List<FarSubscription>> there,
             List<ChannelSubscription> here) {
         String channel = question.head().channel();
-        for (Exchange exchange : mesh.exchanges()) {
+        for (Exchange exchange : mesh.channels.exchanges()) {
             for (FarSubscription one : exchange.speaking().subscriptions()) {
                 boolean isAsked = one.answers && !one.agent.equals(question.agent()) && mayAnswer(one.pattern, one.agent, channel);
                 if (isAsked && sieve.passes(one.filter)) {
@@ -445,7 +445,7 @@ final class Publisher {
                 }
             }
         }
-        for (ChannelSubscription one : mesh.subscriptions()) {
+        for (ChannelSubscription one : mesh.channels.subscriptions()) {
             boolean isAsked = one.options().answers() && !one.agent().equals(question.agent())
                     && mayAnswer(one.pattern(), one.agent(), channel);
             if (isAsked && sieve.passes(one.options().filter())) {
@@ -460,7 +460,7 @@ final class Publisher {
 
     private Questions.Asking sendQuestion(Publication question, int wanted, Map<Exchange, List<FarSubscription>> there,
             List<ChannelSubscription> here) {
-        Questions questions = mesh.questions();
+        Questions questions = mesh.channels.questions;
         Questions.Asking asking = questions.begin(question.head(), wanted);
         there.forEach((exchange, asked) -> {
             asked.forEach(one -> questions.asked(asking, exchange, one.number, one.agent));
@@ -469,7 +469,7 @@ final class Publisher {
         here.forEach(one -> questions.asked(asking, null, one.number(), one.agent()));
         for (ChannelSubscription one : here) {
             Questions.Asker asker = questions.near(one.number(), question.head());
-            String refused = mesh.handover().hand(question.event(), mesh.whole(question.agent()), one, null, null, asker);
+            String refused = mesh.channels.handover.hand(question.event(), mesh.whole(question.agent()), one, null, null, asker);
             if (refused != null) {
                 asker.decline();
             }

@@ -206,7 +206,7 @@ public final class SealbusHelper implements ServiceHelper {
         ChannelSubscription.check(pattern);
         if (!options.filter().isEmpty()) {
             try {
-                String problem = service.mesh().logs().judge(agent.getLocalName(), List.of(options.filter()), null, null)
+                String problem = service.mesh().channels.logs.judge(agent.getLocalName(), List.of(options.filter()), null, null)
                         .get(options.filter()).problem();
                 if (problem != null) {
                     throw new IllegalArgumentException(problem);
@@ -215,8 +215,8 @@ public final class SealbusHelper implements ServiceHelper {
                 throw new IllegalStateException("the node does not say whether it is a filter: " + unsaid.getMessage(), unsaid);
             }
         }
-        ChannelSubscription made = service.mesh().subscribe(agent.getLocalName(), pattern, options);
-        service.mesh().awaitListed();
+        ChannelSubscription made = service.mesh().channels.subscribe(agent.getLocalName(), pattern, options);
+        service.mesh().channels.awaitListed();
         return made;
     }
 
@@ -227,7 +227,7 @@ public final class SealbusHelper implements ServiceHelper {
     public void handled(ACLMessage event) {
         String task = event.getUserDefinedParameter(TASK);
         if (task != null) {
-            service.mesh().read(agent.getLocalName(), task);
+            service.mesh().channels.read(agent.getLocalName(), task);
         }
     }
 
@@ -249,7 +249,7 @@ public final class SealbusHelper implements ServiceHelper {
      */
     public Reach publish(String channel, ACLMessage event, String qos) throws NotPublished {
         Qos whole = service.mesh().qosOf(channel).with(qos);
-        return service.mesh().publisher().publish(agent.getLocalName(), channel, whole, sign(event));
+        return service.mesh().channels.publisher.publish(agent.getLocalName(), channel, whole, sign(event));
     }
 
     /**
@@ -262,7 +262,7 @@ public final class SealbusHelper implements ServiceHelper {
      */
     public Replies request(String channel, ACLMessage question, String qos, Duration timeout, int most) throws NotPublished {
         Qos whole = service.mesh().qosOf(channel).with(qos);
-        Questions.Asking asked = service.mesh().publisher().ask(agent.getLocalName(), channel, whole, sign(question),
+        Questions.Asking asked = service.mesh().channels.publisher.ask(agent.getLocalName(), channel, whole, sign(question),
                 timeout.toMillis(), most);
         synchronized (service.mesh()) {
             return new Replies(asked.answers(), asked.missing());
@@ -284,7 +284,7 @@ public final class SealbusHelper implements ServiceHelper {
         byte[] body = sign(answer);
         Mesh mesh = service.mesh();
         synchronized (mesh) {
-            Questions.Asker asker = mesh.questions().take(agent.getLocalName(), question.getUserDefinedParameter(QUESTION));
+            Questions.Asker asker = mesh.channels.questions.take(agent.getLocalName(), question.getUserDefinedParameter(QUESTION));
             if (asker == null) {
                 return false;
             }
@@ -300,7 +300,7 @@ public final class SealbusHelper implements ServiceHelper {
     /** Does not answer a question. The asker does not wait for this agent any more. */
     public void decline(ACLMessage question) {
         synchronized (service.mesh()) {
-            Questions.Asker asker = service.mesh().questions().take(agent.getLocalName(),
+            Questions.Asker asker = service.mesh().channels.questions.take(agent.getLocalName(),
                     question.getUserDefinedParameter(QUESTION));
             if (asker != null) {
                 asker.decline();

@@ -199,7 +199,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
                 post.read(((AID) command.getParam(1)).getLocalName(), message);
                 String event = message.getUserDefinedParameter(SealbusHelper.EVENT);
                 if (event != null) {
-                    mesh.read(((AID) command.getParam(1)).getLocalName(), event);
+                    mesh.channels.read(((AID) command.getParam(1)).getLocalName(), event);
                 }
             }
             return true;
@@ -314,7 +314,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
                     deliver(mesh.local(receiver.getName()), outside(sender.getName()), bytes);
                 } else {
                     checkPermitted(outside(sender.getName()), receiver.getName(), askers(message));
-                    mesh.send(new Letter(sender.getLocalName(), receiver.getName(), bytes));
+                    mesh.routes.send(new Letter(sender.getLocalName(), receiver.getName(), bytes));
                 }
                 return;
             }

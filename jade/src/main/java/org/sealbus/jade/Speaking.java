@@ -138,7 +138,7 @@ final class Speaking {
                 refused = "over-limit";
             } else {
                 subscriptions.put(made.number, made);
-                mesh.groups().joined(exchange, made);
+                mesh.channels.groups.joined(exchange, made);
             }
         }
         if (refused != null) {
@@ -154,8 +154,8 @@ final class Speaking {
         if (gone == null) {
             return;
         }
-        mesh.groups().left(exchange, gone);
-        mesh.questions().silent(exchange, number);
+        mesh.channels.groups.left(exchange, gone);
+        mesh.channels.questions.silent(exchange, number);
         if (movedBefore > 0) {
             List.copyOf(kept).stream()
                     .filter(one -> one.number >= movedBefore && one.isReturnable() && one.targets.contains(gone))
@@ -174,7 +174,7 @@ final class Speaking {
             exchange.tell(null, Exchange.MISSED, new Frame.Body().leb(number).leb(subscription.missed).done());
             subscription.missed = 0;
         }
-        mesh.groups().serve();
+        mesh.channels.groups.serve();
         mesh.notifyAll();
     }
 
@@ -366,9 +366,10 @@ final class Speaking {
             one.publication.receipt().fail(why);
         }
         if (one.publication.head().mechanism() == Head.QUESTION) {
-            one.targets.forEach(target -> mesh.questions().declined(exchange, target.number, one.publication.head().question()));
+            long question = one.publication.head().question();
+            one.targets.forEach(target -> mesh.channels.questions.declined(exchange, target.number, question));
         } else {
-            mesh.failed(one.publication, why);
+            mesh.channels.failed(one.publication, why);
         }
     }
 
@@ -414,12 +415,12 @@ final class Speaking {
         isExcused = false;
         awaitedSince = 0;
         subscriptions.clear();
-        mesh.groups().lost(exchange);
+        mesh.channels.groups.lost(exchange);
         lost.stream().filter(one -> !one.isSettled && one.share == null && one.publication != null)
                 .forEach(one -> report(one, "it was sent and may not have arrived: " + why));
         waited.stream().filter(one -> one.share == null)
                 .forEach(one -> one.publication.receipt().fail("it was not said whether it was taken: " + why));
-        mesh.questions().silent(exchange);
+        mesh.channels.questions.silent(exchange);
         mesh.notifyAll();
     }
 }

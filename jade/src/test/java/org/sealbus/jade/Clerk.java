@@ -34,7 +34,7 @@ public class Clerk extends Caller {
         request.setSender(getAID());
         try {
             SealbusService service = SealbusHelper.of(this).service();
-            service.mesh().send(new Letter(getLocalName(), receiver, service.write(request)));
+            service.mesh().routes.send(new Letter(getLocalName(), receiver, service.write(request)));
         } catch (ServiceException | IOException | InterruptedException failed) {
             System.out.println(getLocalName() + " failed: " + failed);
         }

@@ -4,9 +4,16 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.sealbus.jade.MeshWire.counted;
+import static org.sealbus.jade.MeshWire.epoch;
+import static org.sealbus.jade.MeshWire.flood;
+import static org.sealbus.jade.MeshWire.head;
+import static org.sealbus.jade.MeshWire.hello;
+import static org.sealbus.jade.MeshWire.onChannels;
+import static org.sealbus.jade.MeshWire.row;
+import static org.sealbus.jade.MeshWire.until;
 
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.OutputStream;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -17,7 +24,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
-import java.util.function.IntFunction;
 import javax.net.ssl.SSLSocket;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -35,7 +41,7 @@ class MeshPortTest {
 
     private static Platform factory;
     private static Platform.Program main;
-    private static InetSocketAddress port;
+    private static MeshWire wire;
     private static int members;
 
     @BeforeAll
@@ -49,7 +55,8 @@ class MeshPortTest {
         try (Membership asker = member("asker")) {
             String address = Json.text(asker.ask(Map.of("ask", "resolve", "agent", "pong")), "address");
             int colon = address.lastIndexOf(':');
-            port = new InetSocketAddress(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)));
+            wire = new MeshWire(
+                    new InetSocketAddress(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1))), main);
         }
     }
 
@@ -76,69 +83,28 @@ class MeshPortTest {
         });
     }
 
-    private static Socket socket() throws IOException {
-        Socket socket = new Socket();
-        socket.connect(port);
-        return socket;
-    }
-
-    /** A connection whose ends have shown certificates; this one a process's. */
-    private static SSLSocket shown(Membership member) throws IOException {
-        return Tls.connect(socket(), member.process().credential(), chain -> {}, Mesh.PROTOCOL);
-    }
-
-    /** The first words of a process in one life of it. */
-    private static byte[] hello(Membership member, byte[] life, byte[] session, int connection) {
-        return new Frame.Hello(false, life, session, new byte[16], 0, connection, Mesh.LARGEST_MESSAGE,
-                member.process().peer().identity().toString(), "127.0.0.1:9").bytes();
-    }
-
-    /** A connection on which the session has begun. */
-    private static SSLSocket begun(Membership member) throws IOException {
-        SSLSocket tls = shown(member);
-        tls.getOutputStream().write(hello(member, Mesh.token(), new byte[16], 1));
-        Frame.Hello.read(tls.getInputStream());
-        return tls;
-    }
-
-    /** Reads until the other end has ended the connection. */
-    private static void awaitEnd(Socket tls) throws IOException {
-        tls.setSoTimeout((int) Platform.LIMIT * 1000);
-        try {
-            InputStream in = tls.getInputStream();
-            byte[] some = new byte[64 << 10];
-            while (in.read(some) >= 0) {
-                continue;
-            }
-        } catch (java.net.SocketTimeoutException open) {
-            throw new AssertionError("the connection does not end\n" + main.output());
-        } catch (IOException ended) {
-            return;
-        }
-    }
-
     @Test
     void strangersAreNotHeard() throws Exception {
         for (int i = 0; i < 50; i++) {
-            try (Socket socket = socket()) {
+            try (Socket socket = wire.socket()) {
                 byte[] noise = new byte[i * 100];
                 new Random(i).nextBytes(noise);
                 socket.getOutputStream().write(noise);
                 socket.shutdownOutput();
-                awaitEnd(socket);
+                wire.awaitEnd(socket);
             } catch (IOException ended) {
                 continue;
             }
         }
-        try (Socket socket = socket(); Membership mallory = member("mallory")) {
+        try (Socket socket = wire.socket(); Membership mallory = member("mallory")) {
             // Without a certificate, and with that of an agent.
             assertThrows(IOException.class, () -> greet(Tls.connect(socket, null, chain -> {}, Mesh.PROTOCOL), "x"));
             assertThrows(IOException.class,
-                    () -> greet(Tls.connect(socket(), mallory.credential(), chain -> {}, Mesh.PROTOCOL), "x"));
+                    () -> greet(Tls.connect(wire.socket(), mallory.credential(), chain -> {}, Mesh.PROTOCOL), "x"));
             // A process that takes another one's name.
             mallory.enlist();
             String node = mallory.process().peer().identity().toString().replaceAll("[0-9a-f]{32}$", "0".repeat(32));
-            assertThrows(IOException.class, () -> greet(shown(mallory), node));
+            assertThrows(IOException.class, () -> greet(wire.shown(mallory), node));
         }
     }
 
@@ -153,12 +119,12 @@ class MeshPortTest {
     void aProcessThatHasEndedIsNotHeardAgain() throws Exception {
         Membership former = member("former");
         former.enlist();
-        begun(former).close();
+        wire.begun(former).close();
         former.close();
         factory.run("kill", former.name());
         Platform.await(() -> {
             try {
-                begun(former).close();
+                wire.begun(former).close();
                 return false;
             } catch (IOException refused) {
                 return true;
@@ -171,7 +137,7 @@ class MeshPortTest {
         List<Socket> idle = new ArrayList<>();
         try {
             for (int i = 0; i < 1000; i++) {
-                Socket socket = socket();
+                Socket socket = wire.socket();
                 idle.add(socket);
                 if (i % 2 == 0) {
                     // The beginning of a handshake.
@@ -184,7 +150,7 @@ class MeshPortTest {
                 honest.enlist();
                 Platform.await(() -> {
                     try {
-                        begun(honest).close();
+                        wire.begun(honest).close();
                         return true;
                     } catch (IOException crowded) {
                         return false;
@@ -203,43 +169,43 @@ class MeshPortTest {
         try (Membership mallory = member("mallory")) {
             mallory.enlist();
             for (int length : new int[] {-1, Integer.MIN_VALUE, Integer.MAX_VALUE, Frame.LONGEST_FIRST_BODY + 1}) {
-                try (SSLSocket tls = shown(mallory)) {
+                try (SSLSocket tls = wire.shown(mallory)) {
                     tls.getOutputStream().write(Frame.preface());
                     tls.getOutputStream().write(head(length, Frame.HELLO, 0));
-                    awaitEnd(tls);
+                    wire.awaitEnd(tls);
                 }
             }
             for (int length : new int[] {-1, Integer.MIN_VALUE, Integer.MAX_VALUE, Frame.LONGEST_BODY + 1}) {
-                try (SSLSocket tls = begun(mallory)) {
+                try (SSLSocket tls = wire.begun(mallory)) {
                     tls.getOutputStream().write(head(length, Frame.MESSAGE, 0));
-                    awaitEnd(tls);
+                    wire.awaitEnd(tls);
                 }
             }
             // Every frame cut short, with a body of nothing or of one byte.
             for (int kind = 0; kind < 40; kind++) {
                 for (int length = 0; length < 2; length++) {
-                    try (SSLSocket tls = begun(mallory)) {
+                    try (SSLSocket tls = wire.begun(mallory)) {
                         tls.getOutputStream().write(head(length, kind, 0));
                         tls.getOutputStream().write(new byte[length]);
                         tls.shutdownOutput();
-                        awaitEnd(tls);
+                        wire.awaitEnd(tls);
                     }
                 }
             }
             // A message of 2 GiB in pieces.
-            try (SSLSocket tls = begun(mallory)) {
+            try (SSLSocket tls = wire.begun(mallory)) {
                 OutputStream out = tls.getOutputStream();
                 out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
                 out.write(counted(1, Frame.BEGIN, new Frame.Body().u32(0).u32(0).u32(Integer.MAX_VALUE).bytes(new byte[9])));
-                awaitEnd(tls);
+                wire.awaitEnd(tls);
             }
             // Messages of 90 MB, of 530 MB and of 8 MB in a row, in a frame of 63 kB, of 64 kB and of 8 kB.
             for (int[] row : new int[][] {{60_000, 1_500}, {32_000, 16_600}, {4_000, 2_000}}) {
-                try (SSLSocket tls = begun(mallory)) {
+                try (SSLSocket tls = wire.begun(mallory)) {
                     OutputStream out = tls.getOutputStream();
                     out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
                     out.write(counted(1, Frame.ROW, row(row[0], row[1])));
-                    awaitEnd(tls);
+                    wire.awaitEnd(tls);
                 }
             }
         }
@@ -247,7 +213,7 @@ class MeshPortTest {
 
     @Test
     void aRowMayBeAsLongAsSealbusWritesIt() throws Exception {
-        try (Membership mallory = member("mallory"); SSLSocket tls = begun(enlisted(mallory))) {
+        try (Membership mallory = member("mallory"); SSLSocket tls = wire.begun(enlisted(mallory))) {
             OutputStream out = tls.getOutputStream();
             out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
             out.write(counted(1, Frame.ROW, row(2_000, 1_040)));
@@ -256,21 +222,16 @@ class MeshPortTest {
         }
     }
 
-    /** Messages in a row of a sender that was never bound, all of the same length: the first one and so many more. */
-    private static Frame.Body row(int length, int more) {
-        return new Frame.Body().u32(7).u32(0).bytes(new byte[length]).bytes(new byte[2 * more]).number(2, length).number(2, length);
-    }
-
     @Test
     void aTargetThatIsNotOpenTakesNothing() throws Exception {
         try (Membership mallory = member("mallory")) {
             mallory.enlist();
             for (Frame.Body body : List.of(row(2_000, 1_000), row(1, 1))) {
-                try (SSLSocket tls = begun(mallory)) {
+                try (SSLSocket tls = wire.begun(mallory)) {
                     OutputStream out = tls.getOutputStream();
                     out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("nobody@factory")));
                     out.write(counted(1, Frame.ROW, body));
-                    awaitEnd(tls);
+                    wire.awaitEnd(tls);
                 }
             }
         }
@@ -278,7 +239,7 @@ class MeshPortTest {
 
     @Test
     void aFullAgentIsLookedAtByOneAtATime() throws Exception {
-        try (Membership mallory = member("mallory"); SSLSocket tls = begun(enlisted(mallory))) {
+        try (Membership mallory = member("mallory"); SSLSocket tls = wire.begun(enlisted(mallory))) {
             OutputStream out = tls.getOutputStream();
             out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("full@factory")));
             until(tls, Frame.ACCEPT);
@@ -300,32 +261,19 @@ class MeshPortTest {
         }
     }
 
-    /** Reads until a frame of this kind has come. Returns those before it. */
-    private static List<Frame> until(SSLSocket tls, int kind) throws IOException {
-        tls.setSoTimeout((int) Platform.LIMIT * 1000);
-        List<Frame> before = new ArrayList<>();
-        while (true) {
-            Frame frame = Frame.read(tls.getInputStream(), Frame.LONGEST_BODY);
-            if (frame.kind() == kind) {
-                return before;
-            }
-            before.add(frame);
-        }
-    }
-
     @Test
     void aFailureInTheMidstOfAFrameEndsTheSession() throws Exception {
         factory.run("send", "fragile", "now", "--performative", "request", "--timeout", "120s");
         try (Membership mallory = enlisted(member("mallory"))) {
             byte[] life = Mesh.token();
             Frame.Hello begun;
-            try (SSLSocket tls = shown(mallory)) {
+            try (SSLSocket tls = wire.shown(mallory)) {
                 tls.getOutputStream().write(hello(mallory, life, new byte[16], 1));
                 begun = Frame.Hello.read(tls.getInputStream());
                 tls.getOutputStream().write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("fragile@factory")));
-                awaitEnd(tls);
+                wire.awaitEnd(tls);
             }
-            try (SSLSocket tls = shown(mallory)) {
+            try (SSLSocket tls = wire.shown(mallory)) {
                 tls.getOutputStream().write(hello(mallory, life, begun.session(), 2));
                 // The frame was not answered, so the session cannot go on behind it.
                 assertFalse(Frame.Hello.read(tls.getInputStream()).resumed());
@@ -340,7 +288,7 @@ class MeshPortTest {
     void messagesInARowAreTakenOneByOne() throws Exception {
         try (Membership mallory = member("mallory")) {
             mallory.enlist();
-            try (SSLSocket tls = begun(mallory)) {
+            try (SSLSocket tls = wire.begun(mallory)) {
                 OutputStream out = tls.getOutputStream();
                 out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
                 // The messages one, oxy and o, of an agent that was never bound.
@@ -359,21 +307,13 @@ class MeshPortTest {
         }
     }
 
-    private static byte[] head(int length, int kind, int sequence) {
-        return new Frame.Body().u32(length).number(1, kind).number(3, 0).u32(sequence).done();
-    }
-
-    private static byte[] counted(int sequence, int kind, Frame.Body body) {
-        return body.frame(kind, 0, sequence);
-    }
-
     @Test
     void noiseWithinASessionDoesNoHarm() throws Exception {
         Random random = new Random(1);
         try (Membership mallory = member("mallory")) {
             mallory.enlist();
             for (int round = 0; round < 60; round++) {
-                try (SSLSocket tls = begun(mallory)) {
+                try (SSLSocket tls = wire.begun(mallory)) {
                     OutputStream out = tls.getOutputStream();
                     out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
                     for (int sequence = 1; sequence < 20; sequence++) {
@@ -386,34 +326,13 @@ class MeshPortTest {
                         out.write(counted(sequence, 1 + random.nextInt(30), new Frame.Body().bytes(body)));
                     }
                     tls.shutdownOutput();
-                    awaitEnd(tls);
+                    wire.awaitEnd(tls);
                 } catch (IOException ended) {
                     continue;
                 }
             }
         }
         assertFalse(main.output().contains("pong got"), main::output);
-    }
-
-    /** The epoch in which the container speaks of channels, after a greeting as from this epoch. It may send so many bytes. */
-    private static long epoch(SSLSocket tls, long own, int credit) throws IOException {
-        OutputStream out = tls.getOutputStream();
-        out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("")));
-        out.write(counted(1, Frame.MESSAGE, onChannels(new Frame.Body().number(1, 1).number(8, own).number(8, 0))));
-        tls.setSoTimeout((int) Platform.LIMIT * 1000);
-        while (true) {
-            Frame frame = Frame.read(tls.getInputStream(), Frame.LONGEST_BODY);
-            if (frame.kind() == Frame.TARGET) {
-                out.write(counted(2, Frame.ACCEPT, new Frame.Body().u32(frame.in().getInt()).number(8, credit)));
-            } else if (frame.kind() == Frame.MESSAGE && frame.body()[8] == 1) {
-                return frame.in().getLong(9);
-            }
-        }
-    }
-
-    /** A frame for channels, written by the process. */
-    private static Frame.Body onChannels(Frame.Body frame) {
-        return new Frame.Body().u32(-1).u32(0).bytes(frame.done());
     }
 
     @Test
@@ -424,7 +343,7 @@ class MeshPortTest {
         try (Membership mallory = member("mallory")) {
             mallory.enlist();
             for (int round = 0; round < 30; round++) {
-                try (SSLSocket tls = begun(mallory)) {
+                try (SSLSocket tls = wire.begun(mallory)) {
                     long own = System.currentTimeMillis() + round;
                     long session = Exchange.session(own, epoch(tls, own, 1 << 20));
                     spoken++;
@@ -440,7 +359,7 @@ class MeshPortTest {
                     }
                     tls.getOutputStream().write(row.done());
                     tls.shutdownOutput();
-                    awaitEnd(tls);
+                    wire.awaitEnd(tls);
                 } catch (IOException ended) {
                     continue;
                 }
@@ -452,7 +371,7 @@ class MeshPortTest {
 
     @Test
     void oneAcknowledgementWaitsForAProcessThatTakesNone() throws Exception {
-        try (Membership mallory = member("mallory"); SSLSocket tls = begun(enlisted(mallory))) {
+        try (Membership mallory = member("mallory"); SSLSocket tls = wire.begun(enlisted(mallory))) {
             OutputStream out = tls.getOutputStream();
             long own = System.currentTimeMillis();
             long container = epoch(tls, own, 1);
@@ -476,11 +395,11 @@ class MeshPortTest {
     void aProcessThatTakesNoAnswersOnChannelsFillsNoMemory() throws Exception {
         String mallory;
         try (Membership member = member("mallory")) {
-            SSLSocket tls = begun(enlisted(member));
+            SSLSocket tls = wire.begun(enlisted(member));
             mallory = member.process().peer().identity().toString();
             long own = System.currentTimeMillis();
             epoch(tls, own, 1);
-            readOn(tls);
+            wire.readOn(tls);
             // Each greeting is answered.
             byte[] greeting = onChannels(new Frame.Body().number(1, 1).number(8, own).number(8, 0)).done();
             assertThrows(IOException.class, () -> flood(tls, 3, sequence ->
@@ -489,35 +408,11 @@ class MeshPortTest {
         main.says(mallory + " makes this container keep too much for it");
     }
 
-    /** Reads all that comes, until the connection ends. */
-    private static void readOn(SSLSocket tls) {
-        Thread reader = new Thread(() -> {
-            try {
-                awaitEnd(tls);
-            } catch (IOException | AssertionError ended) {
-                return;
-            }
-        });
-        reader.setDaemon(true);
-        reader.start();
-    }
-
-    /** Sends more frames than any bound, from this number on. */
-    private static void flood(SSLSocket tls, int first, IntFunction<byte[]> frame) throws IOException {
-        for (int sequence = first; sequence < 5_000_000; ) {
-            Frame.Body row = new Frame.Body();
-            for (int i = 0; i < 1000; i++, sequence++) {
-                row.bytes(frame.apply(sequence));
-            }
-            tls.getOutputStream().write(row.done());
-        }
-    }
-
     @Test
     void proofsThatDoNotHoldFillNoMemoryAndNoLog() throws Exception {
         try (Membership mallory = member("mallory")) {
-            SSLSocket tls = begun(enlisted(mallory));
-            readOn(tls);
+            SSLSocket tls = wire.begun(enlisted(mallory));
+            wire.readOn(tls);
             byte[] proof = new Frame.Body().u32(7).number(1, 0).frame(Frame.BIND);
             assertThrows(IOException.class, () -> flood(tls, 0, any -> proof));
             String peer = mallory.process().peer().identity().toString();
@@ -535,7 +430,7 @@ class MeshPortTest {
             for (int at = 0; at < many.length; at += pings.length) {
                 System.arraycopy(pings, 0, many, at, pings.length);
             }
-            SSLSocket tls = begun(mallory);
+            SSLSocket tls = wire.begun(mallory);
             assertThrows(IOException.class, () -> {
                 // 4 GiB of answers: more than any bound.
                 for (long sent = 0; sent < 4L << 30; sent += many.length) {
@@ -549,8 +444,8 @@ class MeshPortTest {
     @Test
     void aProcessThatAcknowledgesNothingFillsNoMemory() throws Exception {
         try (Membership mallory = member("mallory")) {
-            SSLSocket tls = begun(enlisted(mallory));
-            readOn(tls);
+            SSLSocket tls = wire.begun(enlisted(mallory));
+            wire.readOn(tls);
             assertThrows(IOException.class, () -> {
                 OutputStream out = tls.getOutputStream();
                 for (int sequence = 0; sequence < 20_000_000; ) {
@@ -567,21 +462,21 @@ class MeshPortTest {
 
     @Test
     void namesOfTargetsTakeNoMemory() throws Exception {
-        try (Membership mallory = member("mallory"); SSLSocket tls = begun(enlisted(mallory))) {
+        try (Membership mallory = member("mallory"); SSLSocket tls = wire.begun(enlisted(mallory))) {
             OutputStream out = tls.getOutputStream();
             out.write(counted(0, Frame.TARGET,
                     new Frame.Body().u32(0).text("n".repeat(60_000) + "@factory")));
-            awaitEnd(tls);
+            wire.awaitEnd(tls);
         }
     }
 
     @Test
     void anAgentHasOneCreditOnALink() throws Exception {
-        try (Membership mallory = member("mallory"); SSLSocket tls = begun(enlisted(mallory))) {
+        try (Membership mallory = member("mallory"); SSLSocket tls = wire.begun(enlisted(mallory))) {
             OutputStream out = tls.getOutputStream();
             out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
             out.write(counted(1, Frame.TARGET, new Frame.Body().u32(1).text("pong@factory")));
-            awaitEnd(tls);
+            wire.awaitEnd(tls);
         }
     }
 

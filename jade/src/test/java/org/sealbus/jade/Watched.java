@@ -67,7 +67,7 @@ public abstract class Watched extends Pong {
         @Override
         public int size() {
             boolean isForMesh = StackWalker.getInstance()
-                    .walk(calls -> calls.anyMatch(call -> call.getClassName().equals(MeshLink.class.getName())));
+                    .walk(calls -> calls.anyMatch(call -> call.getClassName().equals(MeshInward.class.getName())));
             return isWatched && isForMesh ? sizeForMesh(messages.size()) : messages.size();
         }
     }
