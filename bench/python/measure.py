@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import report
+from workload import resident
 
 HERE = Path(__file__).parent
 PATIENCE = 120
@@ -54,6 +55,17 @@ def floor() -> dict[str, Any]:
         finally:
             server.terminate()
             server.wait()
+
+
+def bare_interpreter() -> int:
+    """Resident memory in bytes of an interpreter that has imported nothing."""
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as interpreter:
+        assert interpreter.stdout is not None
+        interpreter.stdout.readline()
+        found = resident(interpreter.pid)
+        interpreter.communicate(b"\n")
+    return found
 
 
 def agents(sealbus: Path, level: str, loop: str) -> dict[str, Any]:
@@ -97,6 +109,7 @@ def main() -> None:
     sealbus = arguments.sealbus.absolute()
 
     figures: dict[str, Any] = {"level": arguments.level, "processors": os.cpu_count()}
+    figures["bare_interpreter_bytes"] = bare_interpreter()
     figures["floor"] = floor()
     for loop in LOOPS:
         figures[loop] = agents(sealbus, arguments.level, loop)
@@ -116,14 +129,16 @@ def main() -> None:
             cells.append("" if rate is None else f"{rate:,.0f}")
         title = "uvloop, bare mutual TLS" if row == "floor" else f"agents on {row}"
         print(f"{title:24}" + "".join(f"{cell:>14}" for cell in cells))
+    bare = figures["bare_interpreter_bytes"]
     for row in LOOPS:
         measured = figures[row]
         typed, processor = (measured[f"typed{unit}"] / measured[f"text{unit}"] for unit in ("_us", "_processor_us"))
-        resident, after = (measured[f"resident{when}_bytes"] / 2**20 for when in ("", "_after_streams"))
+        before, after = ((measured[f"resident{when}_bytes"] - bare) / 2**20 for when in ("", "_after_streams"))
         print(
             f"agents on {row}: a request with typed bodies costs {typed:.2f} x one in text, {processor:.2f} x by processor; "
-            f"resident {resident:.0f} MiB, {after:.0f} MiB after the streams"
+            f"resident above the bare interpreter {before:.0f} MiB, {after:.0f} MiB after the streams"
         )
+    print(f"resident in the bare interpreter: {bare / 2**20:.0f} MiB; of the two processes with one agent each, the larger one counts")
 
 
 if __name__ == "__main__":

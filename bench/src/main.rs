@@ -4,6 +4,7 @@
 // `count_allocations` is for the program beside this one.
 #[allow(dead_code)]
 mod acl;
+mod awake;
 mod bus;
 mod conversations;
 mod drivers;

@@ -7,6 +7,7 @@ pub(crate) mod idle;
 mod peer;
 pub(crate) mod raw;
 mod report;
+mod threads;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use thiserror::Error;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use crate::awake::Awake;
 use crate::mesh::credentials::Authority;
 use crate::mesh::report::{Report, Way};
 
@@ -50,6 +52,9 @@ pub(crate) struct Arguments {
     /// Only ways with this in their name
     #[arg(long, default_value = "")]
     only: String,
+    /// Instead of all that, stream over two links at auth, with one I/O thread and with so many, in turns
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["json", "only"], value_parser = clap::value_parser!(u8).range(2..=64))]
+    threads: Option<u8>,
     /// Be the other process
     #[arg(long, hide = true)]
     peer: Option<String>,
@@ -76,6 +81,9 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
 
 /// Runs one of the processes of the benchmark: the measuring one, unless the arguments name another.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), BenchError> {
+    if let Some(threads) = arguments.threads {
+        return threads::measure(arguments, threads.into());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -138,8 +146,25 @@ impl Peer {
     }
 }
 
+/// This process's agent, which has met those of the other process.
+async fn open(
+    peer: &mut Peer,
+    level: SecurityLevel,
+    authority: &Authority,
+) -> Result<agents::Agents, BenchError> {
+    let agents = agents::Agents::open(level, authority).await?;
+    let own = agents.process();
+    peer.say(&format!("mesh {} {}", own.address, own.identity))
+        .await?;
+    let address = peer.hear_address().await?;
+    let identity = peer.hear().await?.parse().map_err(failed)?;
+    agents.meet(ProcessEndpoint { identity, address });
+    Ok(agents)
+}
+
 async fn measure_all(arguments: Arguments) -> Result<(), BenchError> {
     let authority = Authority::create().map_err(failed)?;
+    let awake = Awake::hold();
     let mut report = Report::default();
     let arguments = &arguments;
     let is_wanted = |way: Way| way.name().contains(&arguments.only);
@@ -149,6 +174,8 @@ async fn measure_all(arguments: Arguments) -> Result<(), BenchError> {
             measure(way, arguments, &authority, &mut report).await?;
         }
     }
+    report.idle_processors = awake.words();
+    drop(awake);
     if arguments.idle_agents > 0 && arguments.only.is_empty() {
         eprintln!("memory of {} idle agents", arguments.idle_agents);
         let output = Command::new(std::env::current_exe()?)
@@ -223,13 +250,7 @@ async fn measure(
         let rate = raw::stream(&mut stream, encoded, arguments.messages).await?;
         report.add_stream(way, rate);
     } else {
-        let agents = agents::Agents::open(level, authority).await?;
-        let own = agents.process();
-        peer.say(&format!("mesh {} {}", own.address, own.identity))
-            .await?;
-        let address = peer.hear_address().await?;
-        let identity = peer.hear().await?.parse().map_err(failed)?;
-        agents.meet(ProcessEndpoint { identity, address });
+        let agents = open(&mut peer, level, authority).await?;
         let together = match way {
             Way::MeshAuthMany | Way::MeshSignedMany => TOGETHER,
             _ => {

@@ -1,7 +1,7 @@
 //! The papers' tables, measured again in one run: every system in the papers, and systems that one would choose today,
 //! beside Sealbus.
 
-mod awake;
+mod busy;
 pub(crate) mod cell;
 pub(crate) mod process;
 mod progress;
@@ -21,7 +21,8 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::papers::awake::Awake;
+use crate::awake::Awake;
+use crate::papers::busy::Busy;
 use crate::papers::cell::Cell;
 use crate::papers::process::Process;
 use crate::papers::progress::{Ahead, Progress};
@@ -35,7 +36,7 @@ const SERVER_START: Duration = Duration::from_secs(90);
 /// The subjects to measure.
 #[derive(Args, Clone)]
 pub(crate) struct Arguments {
-    /// How much: quick takes at most a quarter of an hour on two cores
+    /// How much: quick takes 15 to 25 minutes on two cores
     #[arg(long, value_enum, default_value_t = Profile::Quick)]
     profile: Profile,
     /// Only the table with this name, or tables with names that begin so; may be given again
@@ -50,6 +51,9 @@ pub(crate) struct Arguments {
     /// Begin no more cells after this many minutes; the next run measures the missing ones
     #[arg(long)]
     minutes: Option<f64>,
+    /// Let so many busy loops run beside all of it; the results need a folder of their own
+    #[arg(long, value_name = "LOOPS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=64))]
+    busy: u8,
     /// Forget earlier results
     #[arg(long)]
     fresh: bool,
@@ -158,7 +162,15 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
         false => (earlier?, Results::default()),
     };
     if !arguments.report_only {
+        results.take_beside(arguments.busy)?;
+    }
+    if arguments.markdown.is_some() && results.busy > 0 {
+        let reason = "the pages for readers have no figures that were taken beside busy loops: leave --markdown out";
+        return Err(PapersError::Failed(reason.to_owned()));
+    }
+    if !arguments.report_only {
         let awake = Awake::hold();
+        let busy = Busy::start(arguments.busy)?;
         results.note_machine();
         results.note("processors, idle", awake.words());
         let run = Run {
@@ -171,6 +183,7 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
         };
         let chosen: Vec<&System> = systems.iter().filter(is_chosen_system).collect();
         run.measure(&chosen, &mut results, &forgotten).await?;
+        drop(busy);
         drop(awake);
     }
     report::write(&arguments.report, &tables, &systems, &results)?;

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -101,17 +101,35 @@ name = "as it comes"
 class = "none"
 "#;
 
-fn run(folder: &Path) -> Value {
-    let status = Command::new(env!("CARGO_BIN_EXE_sealbus-bench"))
+fn papers(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sealbus-bench"))
         .args([
             "papers", "--bench", "bench", "--report", "report", "--peers", "peers",
         ])
+        .args(arguments)
         .current_dir(folder)
-        .status()
-        .unwrap();
-    assert!(status.success());
+        .output()
+        .unwrap()
+}
+
+fn results(folder: &Path) -> Value {
     let text = fs::read_to_string(folder.join("report/results.json")).unwrap();
     serde_json::from_str(&text).unwrap()
+}
+
+fn run(folder: &Path) -> Value {
+    let output = papers(folder, &[]);
+    assert!(output.status.success(), "{output:?}");
+    results(folder)
+}
+
+/// Writes scenarios and systems into the folder.
+fn write(folder: &Path, files: &[(&str, &str)]) {
+    for (name, text) in files {
+        let path = folder.join("bench").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
 }
 
 fn of<'a>(results: &'a Value, setting: &str) -> Vec<&'a Value> {
@@ -159,17 +177,13 @@ fn assert_mean_as_told(figures: &Value) {
 #[test]
 fn what_a_driver_did_is_what_is_measured() {
     let folder = tempfile::tempdir().unwrap();
-    let bench = folder.path().join("bench");
-    for (name, text) in [
+    let files = [
         ("scenarios/known.toml", SCENARIO),
         ("systems/known.toml", SYSTEM),
         ("systems/broken.toml", BROKEN),
         ("systems/absent.toml", ABSENT),
-    ] {
-        let path = bench.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
+    ];
+    write(folder.path(), &files);
     let results = run(folder.path());
 
     for setting in ["sound", "slow", "uneven"] {
@@ -239,4 +253,35 @@ fn what_a_driver_did_is_what_is_measured() {
         assert_eq!(of(&results, setting), of(&again, setting));
     }
     assert_ne!(of(&results, "lossy"), of(&again, "lossy"));
+}
+
+#[test]
+fn figures_that_were_taken_beside_busy_loops_stay_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let files = [
+        ("scenarios/known.toml", SCENARIO),
+        ("systems/absent.toml", ABSENT),
+    ];
+    write(folder, &files);
+    let output = papers(folder, &["--busy", "1"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(results(folder)["busy"], 1);
+    let page = fs::read_to_string(folder.join("report/index.html")).unwrap();
+    assert!(page.contains("busy loops"), "{page}");
+
+    let refused: [(&[&str], &str); 3] = [
+        (&[], "--fresh"),
+        (&["--busy", "2"], "taken beside 1 busy loops"),
+        (&["--report-only", "--markdown", "page.md"], "--markdown"),
+    ];
+    for (arguments, reason) in refused {
+        let output = papers(folder, arguments);
+        assert!(!output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(reason), "{text}");
+    }
+    let output = papers(folder, &["--fresh"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(results(folder)["busy"], 0);
 }

@@ -62,6 +62,8 @@ pub(crate) struct Report {
     streams: BTreeMap<Way, Vec<f64>>,
     /// Bytes of memory of an idle agent.
     pub(crate) idle: Vec<(String, u64)>,
+    /// Whether processors are halted while they wait, in words.
+    pub(crate) idle_processors: String,
 }
 
 /// One turn of round trips, in nanoseconds.
@@ -82,6 +84,7 @@ struct Row {
 #[derive(Serialize)]
 struct Written<'a> {
     processors: usize,
+    idle_processors: &'a str,
     rows: Vec<Row>,
     idle_agent_bytes: BTreeMap<&'a str, u64>,
     ratios: BTreeMap<&'static str, f64>,
@@ -203,6 +206,7 @@ impl Report {
             column.set_cell_alignment(CellAlignment::Right);
         }
         println!("{table}");
+        println!("idle processors: {}", self.idle_processors);
         for (name, ratio) in self.ratios() {
             println!("{name}: {ratio:.2}");
         }
@@ -226,6 +230,7 @@ impl Report {
             .collect();
         let written = Written {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
+            idle_processors: &self.idle_processors,
             rows,
             idle_agent_bytes: self
                 .idle

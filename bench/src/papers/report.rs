@@ -117,6 +117,18 @@ pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
     }
 }
 
+/// The figures that judge the tail of a table: of round trips, on a busy machine.
+fn tails(shows: Shown) -> Vec<Metric> {
+    match shows {
+        Shown::RoundTrip => vec![Metric {
+            name: "round trip p99",
+            get: |figures| Some(figures.p99_ms),
+            ..LATENCY
+        }],
+        _ => Vec::new(),
+    }
+}
+
 /// The figures in a table's plot. For latencies this is the mean, as in the papers.
 pub(crate) fn plotted(shows: Shown) -> Vec<Metric> {
     match shows {

@@ -118,6 +118,9 @@ pub(crate) struct Service {
 /// All results, and the machine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
+    /// Busy loops that ran beside all measurements.
+    #[serde(default)]
+    pub(crate) busy: u8,
     /// Kernel, processors, memory, versions.
     pub(crate) machine: BTreeMap<String, String>,
     pub(crate) measurements: Vec<Measurement>,
@@ -140,6 +143,23 @@ impl Results {
             path: path.to_owned(),
             reason: format!("{error}; remove it, or run with --fresh"),
         })
+    }
+
+    /// Notes how many busy loops run beside the measurements. Results that were taken beside another number of them are
+    /// refused.
+    pub(crate) fn take_beside(&mut self, busy: u8) -> Result<(), PapersError> {
+        if self.busy != busy && !self.measurements.is_empty() {
+            return Err(PapersError::Failed(format!(
+                "the folder of the report has results that were taken beside {} busy loops, and this run has {busy}: name another folder with --report, or forget them with --fresh",
+                self.busy
+            )));
+        }
+        self.busy = busy;
+        if busy > 0 {
+            let words = format!("{busy}, beside all cells, at the priority of the drivers");
+            self.note("busy loops", words);
+        }
+        Ok(())
     }
 
     /// Writes the results, either completely or not at all.

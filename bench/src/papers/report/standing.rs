@@ -3,7 +3,7 @@
 
 use crate::papers::report::{Metric, metrics};
 use crate::papers::results::{Results, Spread};
-use crate::papers::scenario::{Column, Table};
+use crate::papers::scenario::{Column, Shown, Table};
 use crate::papers::system::{Class, Setting, Side, System};
 
 /// A row's figure in one column.
@@ -126,6 +126,16 @@ fn rows(systems: &[System]) -> impl Iterator<Item = (&System, &Setting)> {
 
 /// All possible comparisons.
 pub(crate) fn all(tables: &[Table], systems: &[System], results: &Results) -> Vec<Standing> {
+    by(tables, systems, results, metrics)
+}
+
+/// The comparisons by these figures of each kind of table.
+pub(crate) fn by(
+    tables: &[Table],
+    systems: &[System],
+    results: &Results,
+    metrics: fn(Shown) -> Vec<Metric>,
+) -> Vec<Standing> {
     let mut kins: Vec<Kin> = Vec::new();
     for (system, setting) in rows(systems).filter(|(system, _)| system.side == Side::Ours) {
         let kin = Kin::of(system, setting);
