@@ -48,6 +48,13 @@ def bounded(pids: dict[str, int], growth: int) -> Iterator[None]:
     assert max(grown.values()) <= growth, f"MiB more: {grown}"
 
 
+def wrong_clock(folder: Path) -> Path:
+    """The library that makes a program's clock wrong. A linker is there: Rust needs one."""
+    library = folder / "shifted_clock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, PROGRAMS / "shifted_clock.c"], check=True)
+    return library
+
+
 def one_worker(platform: str = "") -> str:
     """The manifest of a platform `factory` with one agent, `worker`, and these further lines about the platform."""
     return f"""
@@ -88,7 +95,7 @@ def alive(pid: int) -> bool:
     """Whether the process runs (and is not a corpse that waits for its parent)."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in ("Z", "X")
 
@@ -188,9 +195,9 @@ class Platform:
 
     # ---- life
 
-    def up(self, *arguments: str | Path, deadline: float = DEADLINE) -> Platform:
-        """Starts (or starts again) the Master, and waits until it answers."""
-        self.master = self.program(SEALBUS, "up", self.manifest, "--state", self.state, *arguments, name="up")
+    def up(self, *arguments: str | Path, deadline: float = DEADLINE, run_by: Iterable[str | Path] = ()) -> Platform:
+        """Starts (or starts again) the Master, and waits until it answers; `run_by` is what starts its program, as in `node`."""
+        self.master = self.program(*run_by, SEALBUS, "up", self.manifest, "--state", self.state, *arguments, name="up")
         wait_for(self._answers, "the Master to answer", deadline, also=self.logs)
         return self
 
@@ -235,19 +242,20 @@ class Platform:
             except ProcessLookupError:
                 pass
 
-    def pids(self) -> set[int]:
-        """Every process whose environment or command line names this platform's directory."""
-        marks = str(self.directory).encode()
+    def pids(self, within: Path | None = None) -> set[int]:
+        """Every process whose environment or command line names this platform's directory, or one within it, such as a node's."""
+        marks = str(within or self.directory).encode()
         found = set()
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue
-            try:
-                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            except (FileNotFoundError, PermissionError, ProcessLookupError):
-                continue
-            if marks in text:
-                found.add(int(entry.name))
+            # The Master and nodes show only root their environment.
+            for name in ("cmdline", "environ"):
+                try:
+                    if marks in (entry / name).read_bytes():
+                        found.add(int(entry.name))
+                except (FileNotFoundError, PermissionError, ProcessLookupError):
+                    continue
         return found
 
     def ports(self) -> set[int]:

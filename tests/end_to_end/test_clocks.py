@@ -1,11 +1,11 @@
 """A machine whose clock is wrong is told so, and by how much; the platform goes on without it."""
 
-import subprocess
 import time
 from pathlib import Path
 
+import harness
 import pytest
-from harness import PROGRAMS, SEALBUS, one_worker, wait_for
+from harness import SEALBUS, one_worker, wait_for
 
 DAY = 86_400
 MANIFEST = """
@@ -17,11 +17,8 @@ MANIFEST = """
 
 @pytest.fixture(scope="session")
 def wrong_clock(tmp_path_factory):
-    """Makes the environment of a program whose clock is wrong by so many seconds, or by as many as stand in a file. A linker is there:
-    Rust needs one."""
-    library = tmp_path_factory.mktemp("clock") / "shifted_clock.so"
-    source = PROGRAMS / "shifted_clock.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    """Makes the environment of a program whose clock is wrong by so many seconds, or by as many as stand in a file."""
+    library = harness.wrong_clock(tmp_path_factory.mktemp("clock"))
     by = lambda shift: "SHIFT_FILE" if isinstance(shift, Path) else "SHIFT"
     return lambda shift: {"LD_PRELOAD": str(library), by(shift): str(shift)}
 

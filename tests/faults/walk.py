@@ -1,25 +1,32 @@
-"""A random walk: an agent talks to another one while things are moved, killed, stopped, cut off and filled, by a seed."""
+"""A random walk: an agent talks to another one while things are moved, killed, stopped, cut off, filled and put wrong, by a seed."""
 
 from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import wires
-from harness import ROOT, SEALBUS, Platform, alive, wait_for
+from harness import ROOT, SEALBUS, Platform, Program, alive, wait_for, wrong_clock
 from history import Verdict, history, judge
 
 TALKER = ROOT / "tests" / "faults" / "programs" / "talker.py"
 NODES = ("node-1", "node-2")
+AGENTS = ("source", "sink")
 #: How long something stays stopped or cut off. The platform gives nothing up for that.
 SECONDS = (0.5, 1.0, 2.0, 3.0)
 #: A node that is away for so long is given up, and its agents run elsewhere.
 LONG = (10.0, 14.0)
+#: A clock that is wrong by so many seconds differs by more than certificates allow (10 s), and by more than a node may be silent (8 s),
+#: and by less than makes the Master refuse the node (60 s).
+JUMPS = (-20, 20)
+#: With no more files than this a process can open none: it has more.
+FEW_FILES = 8
 
 
 def manifest(kind: str, notes: Path, address: str) -> str:
@@ -63,11 +70,15 @@ class Walk:
         self.notes = folder / "notes"
         self.notes.mkdir(parents=True)
         self.steps: list[str] = []
+        #: Whether processes did not run for longer than publishers wait for a silent one.
+        self.silent = False
         self.wires = ends.enter_context(wires.Wires()) if wires.ARE_POSSIBLE else None
         address = self.wires.master if self.wires else "127.0.0.1"
         self.factory = Platform(folder, manifest(kind, self.notes, address))
         self.disks: dict[str, wires.Disk] = {}
+        self.clocks: dict[str, Path] = {}
         self.machines: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        library = wrong_clock(folder)
         for name in NODES:
             by, options = (), ()
             if self.wires:
@@ -75,6 +86,9 @@ class Walk:
                 ends.callback(self.disks[name].remove)
                 by, own = self.wires.machine()
                 options = ("--address", own)
+            self.clocks[name] = folder / f"clock-of-{name}"
+            self.clocks[name].write_text("0")
+            by = (*by, "env", f"LD_PRELOAD={library}", f"SHIFT_FILE={self.clocks[name]}")
             self.machines[name] = (by, options)
         ends.callback(self.factory.down)
         self.factory.up()
@@ -86,18 +100,37 @@ class Walk:
         self.hear_more()
 
     def move_apart(self) -> None:
-        agents = self.factory.active("source", "sink")
+        agents = self.factory.active(*AGENTS)
         if agents["source"]["node"] == agents["sink"]["node"]:
             self.move("sink")
 
     # ---- observations
 
     def verdict(self) -> Verdict:
-        return judge(history(self.notes / "source"), history(self.notes / "sink"), "source", self.kind)
+        return judge(history(self.notes / "source"), history(self.notes / "sink"), "source", self.kind, silent=self.silent)
 
     def hear_more(self, count: int = 50) -> None:
         goal = len(self.verdict().heard) + count
         wait_for(lambda: len(self.verdict().heard) >= goal, f"{count} more to be heard", also=self.why)
+
+    def pids_of_agents(self) -> dict[str, int]:
+        agents = self.factory.active(*AGENTS)
+        return {name: int(agents[name]["pid"]) for name in AGENTS}
+
+    def all_pids(self) -> set[int]:
+        """The processes of the whole platform."""
+        assert self.factory.master is not None
+        known = {self.factory.master.pid, *(node.pid for node in self.nodes.values()), *self.pids_of_agents().values()}
+        return {pid for pid in known | self.factory.pids() if alive(pid)}
+
+    def await_state(self, node: str, state: str) -> None:
+        wait_for(lambda: self.factory.nodes()[node]["state"] == state, f"{node} to be {state}", also=self.why)
+
+    def await_nodes_heard(self) -> None:
+        """Waits until the Master has heard each node again, and none is given up."""
+        now = time.time() * 1000
+        heard = lambda: all(node["state"] == "alive" and node["heard"] > now for node in self.factory.nodes().values())  # noqa: E731
+        wait_for(heard, "the nodes to be heard", also=self.why)
 
     def why(self) -> str:
         return "\n".join([f"steps: {self.steps}", str(self.verdict()), self.factory.logs()])
@@ -116,6 +149,11 @@ class Walk:
             "stop the receiver": lambda: self.stop(self.pid_of("sink")),
             "stop a node": lambda: self.stop(self.node_pid(self.chance.choice(NODES))),
             "stop the Master": lambda: self.stop(self.factory.master.pid),
+            "kill a machine": self.restart_machine,
+            "kill a machine and the Master": lambda: self.restart_machine(with_master=True),
+            "leave a node few files": self.leave_node_few_files,
+            "leave the Master few files": lambda: self.leave_few_files(self.factory.master.pid),
+            "put a clock wrong": self.put_clock_wrong,
         }
         if self.wires:
             found |= {
@@ -124,6 +162,7 @@ class Walk:
                 "deafen a node": lambda: self.cut_one_way(self.wires.deafen, SECONDS + LONG),
                 "silence a node": lambda: self.cut_one_way(self.wires.silence, SECONDS + LONG),
                 "fill a disk": self.fill,
+                "make a disk read-only": self.make_read_only,
             }
         return found
 
@@ -155,23 +194,94 @@ class Walk:
     def kill_node(self) -> None:
         name = self.chance.choice(NODES)
         self.nodes[name].kill()
+        self.start_node(name)
+
+    def start_node(self, name: str) -> Program:
+        """Starts a node again that belongs to the platform."""
         by, options = self.machines[name]
-        self.nodes[name] = self.factory.program(
-            *by, SEALBUS, "node", "--state", self.factory.directory / name, *options, name=f"{name}-again"
-        )
+        state = self.factory.directory / name
+        self.nodes[name] = self.factory.program(*by, SEALBUS, "node", "--state", state, *options, name=f"{name}-again")
+        return self.nodes[name]
 
     def kill_master(self) -> None:
         assert self.factory.master is not None
         self.factory.master.kill()
         self.factory.up()
 
-    def stop(self, pid: int) -> None:
-        os.kill(pid, signal.SIGSTOP)
+    def kill_machine(self, name: str, *others: int) -> None:
+        """A node, all that runs on its machine, and the other processes end at once, as by a power cut."""
+        listed = {agent["pid"] for agent in self.factory.agents().values() if agent["node"] == name and agent["pid"]}
+        first = {self.node_pid(name), *listed, *others}
+        for pid in first:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+        def is_dead() -> bool:
+            # Programs of a former life of the node, or one that it was starting.
+            left = self.factory.pids(self.factory.directory / name) - first
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return not any(alive(pid) for pid in first | left)
+
+        wait_for(is_dead, f"all on {name} to be dead", also=self.why)
+        self.nodes[name].kill()
+
+    def restart_machine(self, with_master: bool = False) -> None:
+        assert self.factory.master is not None
+        name = self.chance.choice(NODES)
+        self.kill_machine(name, *([self.factory.master.pid] if with_master else []))
+        if with_master:
+            self.kill_master()
+        self.start_node(name)
+
+    @contextmanager
+    def stopped(self, *pids: int) -> Iterator[None]:
         try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in filter(alive, pids):
+                os.kill(pid, signal.SIGCONT)
+
+    def stop(self, pid: int) -> None:
+        with self.stopped(pid):
+            time.sleep(self.chance.choice(SECONDS))
+
+    def leave_few_files(self, pid: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """For a while a process can open no file and no connection. It goes on."""
+        limit, most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (FEW_FILES, most))
+        try:
+            meanwhile()
             time.sleep(self.chance.choice(SECONDS))
         finally:
             if alive(pid):
-                os.kill(pid, signal.SIGCONT)
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, most))
+        assert alive(pid), self.why()
+
+    def leave_node_few_files(self) -> None:
+        """The node cannot start the agents that it has to start meanwhile."""
+        name = self.chance.choice(NODES)
+        agents = self.factory.active(*AGENTS)
+        here = [agents[agent]["pid"] for agent in AGENTS if agents[agent]["node"] == name]
+
+        def kill_agents() -> None:
+            for pid in here:
+                os.kill(pid, signal.SIGKILL)
+
+        self.leave_few_files(self.node_pid(name), kill_agents)
+        self.factory.active(*AGENTS)
+
+    def put_clock_wrong(self) -> None:
+        """The clock of a node jumps, and back."""
+        clock = self.clocks[self.chance.choice(NODES)]
+        clock.write_text(str(self.chance.choice(JUMPS)))
+        try:
+            time.sleep(self.chance.choice(SECONDS))
+        finally:
+            clock.write_text("0")
 
     def cut(self, seconds: tuple[float, ...]) -> None:
         assert self.wires is not None
@@ -198,6 +308,19 @@ class Walk:
             time.sleep(self.chance.choice(SECONDS))
         finally:
             disk.make_room()
+
+    def make_read_only(self) -> None:
+        """A machine comes back with a disk that takes nothing. Its node says so and ends."""
+        name = self.chance.choice(NODES)
+        disk = self.disks[name]
+        self.kill_machine(name)
+        wait_for(disk.forbid_writing, "the disk to be read-only", also=self.why)
+        try:
+            node = self.start_node(name)
+            assert node.wait() != 0 and "Read-only file system" in node.output(), self.why()
+        finally:
+            disk.allow_writing()
+        self.start_node(name)
 
     # ---- the end
 

@@ -108,5 +108,13 @@ class Disk:
     def make_room(self) -> None:
         (self.folder / "ballast").unlink(missing_ok=True)
 
+    def forbid_writing(self) -> bool:
+        """Makes it read-only. Returns whether it is: it is not as long as a file is open for writing."""
+        words = ["mount", "-o", "remount,ro", self.folder]
+        return subprocess.run(words, check=False, capture_output=True).returncode == 0
+
+    def allow_writing(self) -> None:
+        run("mount", "-o", "remount,rw", self.folder)
+
     def remove(self) -> None:
         subprocess.run(["umount", "-l", self.folder], check=False, capture_output=True)

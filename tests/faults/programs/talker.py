@@ -4,18 +4,19 @@ talker.py send KIND RECEIVER: sends the numbers LIFE, LIFE + 1, LIFE + 2 … whi
 million numbers of its own, because an earlier one may go on for a while on a node that was cut off.
 talker.py hear KIND: notes what arrives.
 
-=====================================  ==================================================================
-["life", life]                         a process begins
-["begun", n]                           the number is about to be sent
-["accepted", n]                        `send` or `publish` has returned
-["unheard", n]                         … and nobody had subscribed: a transient event is for those who have
-["refused", n, error]                  … or raised
-["told", n, text]                      a failure came back
-["heard", sender, n, again, missed]    the number arrived; `missed`: so many events before it are known to be gone
-["saved", life]                        the life ends by a move: it was not killed
-["ended", life]                        the process has ended in order
-["silent"]                             sends nothing more, until `talk` is there again
-=====================================  ==================================================================
+================================================  ==================================================================
+["life", life]                                    a process begins
+["begun", n]                                      the number is about to be sent
+["accepted", n, log]                              `send` or `publish` has returned; `log`: the node that keeps the event
+["unheard", n, log]                               … and nobody had subscribed: a transient event is for those who have
+["refused", n, error]                             … or raised
+["told", n, text]                                 a failure came back
+["heard", sender, n, again, life, log, missed]    the number arrived in this life, from the log of the node `log` if the event was
+                                                  kept; `missed`: so many events before it in that log are known to be gone
+["saved", life]                                   the life ends by a move: it was not killed
+["ended", life]                                   the process has ended in order
+["silent"]                                        sends nothing more, until `talk` is there again
+================================================  ==================================================================
 
 KIND is `direct`, `sealed-direct`, `persistent`, `channel`, `sealed` or `durable`.
 """
@@ -51,11 +52,11 @@ class Talker(Agent):
         if message.performative == Performative.FAILURE:
             number = (message.in_reply_to or "").removeprefix("n")
             if number.isdigit():
-                self.note("told", int(number), (message.content_text or "")[:300])
+                self.note("told", int(number), (message.content_text or "")[:1000])
         elif message.performative == Performative.INFORM and message.provenance != "platform":
             assert message.is_sealed == (self.kind == "sealed-direct")
             sender, _, number = (message.content_text or "").partition(" ")
-            self.note("heard", sender, int(number), message.may_be_again, 0)
+            self.note("heard", sender, int(number), message.may_be_again, self.life, None, 0)
 
     async def save(self) -> bytes:
         self.note("saved", self.life)
@@ -84,7 +85,7 @@ class Hearer(Talker):
         async for event in await self.subscribe(CHANNELS[self.kind], **options):
             assert event.is_sealed == (self.kind == "sealed")
             sender, _, number = (event.text or "").partition(" ")
-            self.note("heard", sender, int(number), event.may_be_again, event.missed)
+            self.note("heard", sender, int(number), event.may_be_again, self.life, event.log, event.missed)
 
 
 class Sender(Talker):
@@ -98,11 +99,12 @@ class Sender(Talker):
                     await asyncio.sleep(0.02)
             self.note("begun", number)
             text = f"{self.aid.local_name} {number}"
+            reached, log = True, None
             try:
-                reached = True
                 if channel is not None:
                     reach = await channel.publish(AclMessage(Performative.INFORM, content=text, reply_with=f"n{number}"))
                     reached = self.kind == "durable" or reach.here + reach.processes > 0
+                    log = reach.kept.log if reach.kept else None
                 else:
                     message = AclMessage(Performative.INFORM, sys.argv[3], text, reply_with=f"n{number}")
                     level = "sealed" if self.kind == "sealed-direct" else None
@@ -110,7 +112,7 @@ class Sender(Talker):
             except SealbusError as error:
                 self.note("refused", number, str(error)[:300])
             else:
-                self.note("accepted" if reached else "unheard", number)
+                self.note("accepted" if reached else "unheard", number, log)
             number += 1
             await asyncio.sleep(PAUSE)
 
