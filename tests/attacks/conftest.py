@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from attacker.mallory import Mallory
 from harness import Platform
+from isolated import working
 from network import pytest_configure  # noqa: F401
 from pair import MANIFEST, Pair
 from platforms import binary, platform, tmp_path  # noqa: F401
@@ -48,3 +50,18 @@ def mallory(factory: Platform) -> Iterator[Callable[..., Mallory]]:
     yield take
     for each in taken:
         each.close()
+
+
+@pytest.fixture(scope="session")
+def modes() -> dict[str, str | None]:
+    return working()
+
+
+@pytest.fixture
+def open_folder(tmp_path: Path) -> Path:
+    """A folder that every user reaches."""
+    folder = tmp_path / "p"
+    folder.mkdir()
+    for each in [folder, *folder.parents][:-2]:
+        each.chmod(0o755)
+    return folder

@@ -1,4 +1,4 @@
-"""A program with a ticket, or none, on the connection between processes and their node."""
+"""A program with a ticket, or none, on the connection between processes and their node, and at the operators' socket."""
 
 import resource
 
@@ -54,6 +54,26 @@ def test_silent_connections_to_the_nodes_socket_keep_no_newcomer_out(factory, pa
         factory.active("late")
 
 
+def test_silent_connections_to_the_operators_socket_keep_no_operator_out(factory, pair):
+    """A program that runs as the Master's user can open the socket, and holds more connections than the Master may have files open."""
+    socket = factory.state / "admin.sock"
+    # The pair is told what to say through that socket.
+    with pair.talking(), crowd(lambda: over_unix(socket), 2 * FILES):
+        for _ in range(5):
+            assert factory.nodes()["node-1"]["state"] == "alive"
+
+
+def test_guesses_at_the_operators_key_fill_no_log(factory, pair):
+    log = factory.directory / "up.log"
+    before = log.stat().st_size
+    for number in range(1000):
+        with Rpc(over_unix(factory.state / "admin.sock")) as guess:
+            ask = {"ask": "prove", "proof": encoded(bytes(32))} if number % 2 else {"ask": "status"}
+            assert guess.call(**ask)["fault"]["code"] == "not-permitted"
+    assert log.stat().st_size - before < 50_000
+    pair.talks()
+
+
 def test_before_a_ticket_frames_are_short(factory, pair, socket_of_node):
     with pair.talking(), bounded(pair.pids(), 64):
         for _ in range(40):
@@ -73,6 +93,22 @@ def test_without_a_ticket_nothing_is_answered(factory, pair, socket_of_node):
     ):
         with Rpc(over_unix(socket_of_node)) as rpc:
             assert "fault" in rpc.call(**ask), ask
+    pair.talks()
+
+
+def test_what_is_refused_fills_no_log(factory, pair, mallory, socket_of_node):
+    """Neither guesses at the socket nor an attached program that asks for what is not its own."""
+    log = socket_of_node.parent.parent / "node.log"
+    rpc = mallory().rpc
+    before = log.stat().st_size
+    for _ in range(2000):
+        with Rpc(over_unix(socket_of_node)) as guess:
+            assert "fault" in guess.call(ask="attach", ticket=encoded(bytes(32)), now=milliseconds())
+    settle = {"log": "settle", "agent": "x" * 100_000, "durable": "x", "cursors": {}}
+    for _ in range(100):
+        fault = rpc.call(ask="channel-log", node="node-1", request=settle)["fault"]
+        assert fault["code"] == "not-placed" and len(fault["message"]) < 1000, fault
+    assert log.stat().st_size - before < 100_000
     pair.talks()
 
 

@@ -1,15 +1,28 @@
 """An agent's program attacks its node and the agent beside it, in every mode of isolation that this machine has."""
 
 import json
+import os
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
-from harness import Platform, alive, sealbus, wait_for
-
-HOSTILE = Path(__file__).resolve().parent / "programs" / "hostile.py"
+from harness import Platform, alive, wait_for
+from isolated import HERE, lines, needs, node_of, note_of, order, provide, said
+from programs.kernel import handle_of
 
 #: A file of the hostile program, where every program of the machine may write.
 COMMON = Path("/tmp/sealbus-hostile")
+#: Sockets behind which a program with the rights of root may wait.
+CONTAINERS = [Path(path) for path in ("/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock")]
+
+#: Sockets of the node's user in no state folder. The mode `namespace` hides those folders alone, and `landlock` allows no unix
+#: sockets at all.
+OF_THE_USER = {
+    "connect to another service of the user",
+    "write to another service of the user",
+    "write to another service of the user by a pair",
+}
 
 #: For each mode, the attacks that succeed. Without isolation, all attacks succeed that need no help of the machine.
 SUCCEED: dict[str, set[str]] = {
@@ -19,24 +32,67 @@ SUCCEED: dict[str, set[str]] = {
         "read the node's log",
         "read the victim's folder",
         "read past the root",
+        "read the node's key by a hard link",
+        "read the node's key by a symbolic link",
         "change its own program",
         "write beside its program",
+        "move a file of its own beside its program",
+        "move a file away from its program",
+        "link a file of its own program",
         "write to the common folder",
         "signal the victim",
         "signal the node",
+        "signal the Master",
         "read the victim's variables",
         "read the victim's command line",
+        "list the victim's files",
+        "open a file of the victim",
         "limit the victim",
         "slow the victim",
         "move the victim",
         "connect to the operators",
         "connect to the victim's name",
+        "write to the victim's name",
+        "write to the victim's name by a pair",
         "share the victim's memory",
         "gain privileges",
+        "look into what begins",
+        *OF_THE_USER,
     },
     "landlock": set(),
-    "namespace": set(),
+    "namespace": OF_THE_USER,
     "uid": set(),
+}
+
+#: The reasons for which an attack fails. The kernel refuses most with these.
+REFUSED = {"EACCES", "EPERM"}
+#: A mode hides the folder, or Landlock takes a file to no place with other rights.
+HIDDEN, ELSEWHERE = REFUSED | {"ENOENT"}, REFUSED | {"EXDEV"}
+REASONS: dict[str, set[str | None]] = {
+    "read the node's key": HIDDEN,
+    "read the operators' key": HIDDEN,
+    "read the node's log": HIDDEN,
+    "read the victim's folder": HIDDEN,
+    "read past the root": HIDDEN,
+    "read the node's key by a hard link": HIDDEN | ELSEWHERE,
+    "read the node's key by a symbolic link": HIDDEN,
+    "move a file of its own beside its program": ELSEWHERE,
+    "move a file away from its program": ELSEWHERE,
+    "link a file of its own program": ELSEWHERE,
+    "mount the node's folder": {"EPERM"},
+    "take the node's folder as a mount": {"EPERM"},
+    "open the node's key by its number": {"EPERM"},
+    "connect to the operators": HIDDEN,
+    # Programs have System V's shared memory of their own.
+    "share the victim's memory": HIDDEN,
+    "make a process in a user namespace by clone3": {"ENOSYS"},
+    # In the mode `landlock` the socket itself cannot be reached.
+    "attach by the victim's ticket": {"invalid-secret", "EPERM"},
+    "attach over the network by the victim's ticket": {"invalid-secret"},
+    # These have no error.
+    "gain privileges": {None},
+    "gain capabilities": {None},
+    "dump core": {None},
 }
 
 MANIFEST = """
@@ -55,92 +111,141 @@ MANIFEST = """
     command = ["PYTHON", "FOLDER/hostile.py"]
     environment = {{ ORDERS = "FOLDER/orders", HOME = "{own}" }}
     restart = "never"
+
+    [[agent]]
+    name = "planter"
+    command = ["PYTHON", "FOLDER/hostile.py", "planter"]
+    environment = {{ LD_PRELOAD = "FOLDER/preloaded.so", CONFIG = "FOLDER/shared/config", SECRET = "{secret}" }}
+    read = ["FOLDER/shared/config"]
+    write = ["FOLDER/shared"]
+    restart = "never"
 """
 
 
-def working() -> dict[str, str | None]:
-    """The modes of this machine; of those that do not work, why."""
-    told = json.loads(sealbus("node", "--check", "--json").stdout)
-    return {each["isolation"]: each["problem"] for each in told} | {"none": None}
+def compiled(folder: Path, name: str, source: str, *options: str) -> Path:
+    """Compiles a program of an attack. A linker is there: Rust needs one."""
+    made = folder / name
+    subprocess.run(["cc", *options, "-o", made, HERE / "programs" / source], check=True)
+    return made
 
 
-@pytest.fixture(scope="module")
-def modes() -> dict[str, str | None]:
-    return working()
+def becomes_root(folder: Path) -> str | None:
+    """A program that runs as root whoever starts it; none if this user can make none, or the machine heeds none there."""
+    if os.getuid() != 0:
+        return None
+    program = compiled(folder, "becomes-root", "becomes_root.c")
+    program.chmod(0o4755)
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program]
+    return str(program) if subprocess.run(as_nobody, check=False).returncode == 0 else None
 
 
-def needs(modes: dict[str, str | None], mode: str) -> None:
-    problem = modes[mode]
-    if problem is not None:
-        pytest.skip(f"{mode}: {problem}")
+def private(path: Path, kind: socket.SocketKind) -> socket.socket:
+    """A socket of a service of the node's user, such as Docker's is one of root."""
+    service = socket.socket(socket.AF_UNIX, kind)
+    service.bind(str(path))
+    path.chmod(0o600)
+    if kind == socket.SOCK_STREAM:
+        service.listen()
+    return service
 
 
-@pytest.fixture
-def open_folder(tmp_path: Path) -> Path:
-    """A folder that every user reaches."""
-    folder = tmp_path / "p"
-    folder.mkdir()
-    for each in [folder, *folder.parents][:-2]:
-        each.chmod(0o755)
-    return folder
-
-
-def lines(factory: Platform, agent: str) -> list[str]:
-    return factory.tell("logs", agent, expect=None).stdout.decode().splitlines()
+def orders(factory: Platform, folder: Path, victim: dict[str, object]) -> dict[str, object]:
+    """All that the hostile program is told: paths, processes, and secrets that it could not find."""
+    node = factory.state / "node-1"
+    (socket_of_node,) = node.rglob("node.sock")
+    assert factory.master is not None
+    return victim | {
+        "state": str(factory.state),
+        "victim": factory.agents()["victim"]["pid"],
+        "node": node_of(factory),
+        "Master": factory.master.pid,
+        "socket": str(socket_of_node),
+        "door": f"127.0.0.1:{json.loads((node / 'port.json').read_text())}",
+        "handle": handle_of(node / "node.json"),
+        "service": str(folder / "service.sock"),
+        "letters": str(folder / "letters.sock"),
+        "containers": next((str(path) for path in CONTAINERS if os.access(path, os.W_OK)), None),
+        "setuid": becomes_root(folder),
+    }
 
 
 @pytest.mark.parametrize("mode", SUCCEED)
 def test_a_hostile_program_achieves_what_its_isolation_permits_and_no_more(mode, modes, open_folder):
     needs(modes, mode)
-    (open_folder / "orders").mkdir()
-    (open_folder / "hostile.py").write_text(HOSTILE.read_text())
+    provide(open_folder, "hostile.py")
+    (open_folder / "movable").write_text("")
+    secret = open_folder.parent / "secret"
+    secret.write_text("a secret of the node's user")
+    secret.chmod(0o600)
+    shared = open_folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    (shared / "config").write_text("a setting")
+    notes = shared / "loaded"
+    compiled(open_folder, "preloaded.so", "preloaded.c", "-shared", "-fPIC", f'-DNOTES="{notes}"')
     work = open_folder / "state" / "node-1" / "work"
     own = {name: work / name for name in ("victim", "hostile")}
-    text = MANIFEST.format(home=own["victim"], own=own["hostile"])
+    text = MANIFEST.format(home=own["victim"], own=own["hostile"], secret=secret)
     factory = Platform(open_folder, text.replace("FOLDER", str(open_folder)))
     if mode == "none":
         for folder in own.values():
             folder.mkdir(parents=True)
+    kinds = {"service.sock": socket.SOCK_STREAM, "letters.sock": socket.SOCK_DGRAM}
+    services = [private(open_folder / name, kind) for name, kind in kinds.items()]
+
+    def started_again():
+        text = "\n".join(lines(factory, "planter"))
+        return text if "which the program may change" in text or secret.read_text() in text else None
+
+    def attempted():
+        found = said(factory, "hostile")
+        return found if found[-1].get("attack") == "look into what begins" else None
+
     try:
         factory.up("--isolation", mode)
-        wait_for(lambda: "the victim is there" in "\n".join(lines(factory, "victim")), "the victim", also=factory.logs)
+        (victim,) = wait_for(lambda: said(factory, "victim"), "the victim", also=factory.logs)
         assert factory.nodes()["node-1"]["isolation"] == mode
-        victim = factory.agents()["victim"]["pid"]
-        (node,) = {int(each) for each in pids_of_node(factory)}
-        orders = {"state": str(factory.state), "victim": victim, "node": node}
-        draft = open_folder / "orders" / "draft"
-        draft.write_text(json.dumps(orders))
-        draft.chmod(0o644)
-        draft.rename(open_folder / "orders" / "orders.json")
-
-        def told():
-            found = [json.loads(line) for line in lines(factory, "hostile") if line.startswith("{")]
-            return found if found and "left" in found[-1] else None
-
-        *attempts, last = wait_for(told, "the attacks to be over", also=factory.logs)
+        told = orders(factory, open_folder, victim)
+        order(open_folder, "orders.json", told)
+        wait_for(lambda: "planted" in lines(factory, "planter"), "the link to be planted", also=factory.logs)
+        wait_for(lambda: any("left" in each for each in said(factory, "hostile")), "the attacks", also=factory.logs)
+        # The hostile program looks into the launcher, and the launcher meets the link.
+        factory.tell("start", "planter", "--timeout", "1s", expect=None)
+        planters = wait_for(started_again, "the other start of the planter", also=factory.logs)
+        order(open_folder, "over")
+        attempts = wait_for(attempted, "the attacks to be over", also=factory.logs)
+        (left,) = [each["left"] for each in attempts if "left" in each]
+        attempts = [each for each in attempts if "attack" in each]
         succeeded = {each["attack"] for each in attempts if each["succeeded"]}
+        permitted = set(SUCCEED[mode])
+        if told["containers"] and mode in ("none", "namespace"):
+            permitted.add("connect to containers")
+        if mode == "landlock" and os.getuid() != 0:
+            # Only root empties the set of capabilities that programs may gain. Such a program gains none, because no privilege is new.
+            permitted.add("gain capabilities")
         if mode == "none":
-            assert SUCCEED[mode] <= succeeded
+            assert permitted <= succeeded, attempts
+            assert f"the planter reads {secret.read_text()}" in planters
+            assert set(notes.read_text()) == {"0"}
             return
-        assert succeeded == SUCCEED[mode], attempts
+        assert succeeded == permitted, attempts
+        failed = [each for each in attempts if not each["succeeded"]]
+        wrong = [each for each in failed if each["error"] not in REASONS.get(each["attack"], REFUSED)]
+        assert not wrong
+        assert "which the program may change" in planters and secret.read_text() not in planters
+        # The library of a program's environment never was in its launcher.
+        assert set(notes.read_text()) == {"1"}
         assert (own["hostile"] / "notes").exists()
-        assert alive(victim)
-        left = last["left"]
+        assert alive(told["victim"])
         assert alive(left)
         factory.tell("kill", "hostile")
         wait_for(lambda: not alive(left), "what the program left behind to end", also=factory.logs)
     finally:
         factory.down()
+        for service in services:
+            service.close()
+        (open_folder / "becomes-root").unlink(missing_ok=True)
         COMMON.unlink(missing_ok=True)
-
-
-def pids_of_node(factory: Platform) -> list[int]:
-    mark = b"\0node\0--name\0node-1\0"
-    return [pid for pid in factory.pids() if mark in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-
-def note_of(factory: Platform, agent: str) -> str:
-    return str(factory.agents().get(agent, {}).get("note"))
 
 
 def test_no_program_runs_with_less_isolation_than_it_asks_for(platform, modes):

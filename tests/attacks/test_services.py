@@ -189,3 +189,18 @@ def test_an_agent_that_registers_as_a_df_is_not_asked(factory, pair, attacker):
     link.message(0, 0, management(attacker.name, "df@factory", SEARCH, reply_with="r2"))
     assert word_of(link.take_message(), "in_reply_to") == "r2"
     pair.talks()
+
+
+def test_what_a_node_refuses_fills_no_log(factory, pair, attacker):
+    """However often an agent asks for what only the Master and other nodes may have."""
+    log = factory.state / "node-1" / "node.log"
+    asks = ({"ask": "observe"}, {"ask": "post", "letters": []}, {"ask": "trail", "receiver": "sink", "letters": []})
+    words = {"language": "json", "ontology": "sealbus-platform"}
+    link = attacker.speaks_to("node-1")
+    before = log.stat().st_size
+    for number in range(600):
+        asked = json.dumps(asks[number % len(asks)])
+        link.message(0, 0, message("request", attacker.name, ["node-1@factory"], asked, reply_with=f"r{number}", **words))
+        assert b"not-permitted" in answered(link, number)
+    assert log.stat().st_size - before < 50_000
+    pair.talks()
