@@ -37,7 +37,7 @@ from sealbus._sealbus import (
     forked,
     new_conversation_id,
 )
-from sealbus.agent import Agent, on
+from sealbus.agent import Agent
 from sealbus.behaviour import (
     Behaviour,
     State,
@@ -55,7 +55,6 @@ from sealbus.channel import (
     ChannelSubscription,
     LogPlace,
     Reach,
-    Replies,
     Retention,
     on_event,
     on_question,
@@ -123,8 +122,10 @@ from sealbus.participant import (
     on_subscribe,
 )
 from sealbus.loop import EventLoop
+from sealbus.mark import on
 from sealbus.performative import OwnPerformative, Performative
 from sealbus.platform import Platform, run
+from sealbus.replies import Replies
 from sealbus.tools import Answer, Progress, tool
 from sealbus.workload import WorkloadToken
 

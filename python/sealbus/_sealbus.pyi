@@ -1,6 +1,8 @@
 """Types of the native half. ``tests/python/test_stubs.py`` holds this file to what the module has."""
 
-from collections.abc import Callable, Mapping, Sequence
+# Longer than 500 lines: the stub of one module is one file.
+
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypedDict, Unpack, overload
 
@@ -33,7 +35,7 @@ class AID:
         *,
         addresses: Sequence[str] = ...,
         resolvers: Sequence[AID | str] = ...,
-        user_defined: Mapping[str, Value] | None = None,
+        user_defined: dict[str, Value] | None = None,
     ) -> Self: ...
     @property
     def name(self) -> str:
@@ -152,7 +154,8 @@ class AclMessage:
     def with_content(self, content: str | bytes | bytearray | None) -> AclMessage:
         """The same message with other content."""
     def replace(self, **changes: Unpack[_Parameters]) -> AclMessage:
-        """The same message with some parameters changed; None removes one."""
+        """The same message with some parameters changed. None removes one; a body that is None removes the content with its
+        language and ontology."""
     def create_reply(
         self, performative: Performative | str, content: object = None
     ) -> AclMessage:
@@ -437,6 +440,7 @@ class AgentHandle:
     def late_messages(self) -> int: ...
     def try_receive(self, filter: Filter | None) -> Message | None: ...
     def try_receive_except(self, filters: Sequence[Filter | None]) -> Message | None: ...
+    def try_receive_named(self, id: str, filter: Filter) -> Message | None: ...
     def try_receive_many(self, most: int) -> list[Message]: ...
     def has_mail(self, filter: Filter | None) -> bool: ...
     def channel(self, address: str, qos: str) -> ChannelHandle: ...

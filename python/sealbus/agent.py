@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -34,56 +34,9 @@ if TYPE_CHECKING:
     from sealbus.clock import Clock
     from sealbus.life import Life
 
-__all__ = ["Agent", "on"]
+__all__ = ["Agent"]
 
 _T = TypeVar("_T")
-_Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[None]])
-
-
-def on(
-    performative: Performative | str | None = None,
-    *,
-    sender: AID | str | None = None,
-    conversation_id: str | None = None,
-    in_reply_to: str | None = None,
-    protocol: str | None = None,
-    ontology: str | None = None,
-    language: str | None = None,
-    concurrency: int = 1,
-    supervise: Supervise | None = None,
-    body: Any = None,
-) -> Callable[[_Handler], _Handler]:
-    """Marks a method of an agent as the handler of the messages described.
-
-    Handlers are tried in the order in which they stand in the class; the first whose description fits gets the
-    message, and messages that fit none go to :meth:`Agent.on_message`::
-
-        class Seller(Agent):
-            @on(Performative.CFP, protocol="fipa-contract-net")
-            async def offer(self, message: Message) -> None:
-                await self.reply(message, Performative.PROPOSE, "12 EUR")
-
-    With a `body` the method gets a message whose :attr:`~sealbus.Message.body` is of this type; a message that
-    does not fit is answered ``not-understood``, with the place::
-
-            @on(Performative.REQUEST, body=Task)
-            async def work(self, message: Message[Task]) -> None:
-                await self.reply(message, Performative.INFORM, Result(message.body.hours * 50))
-
-    With a `concurrency` of more than one, so many messages are handled at once, beside each other and beside the other
-    hooks; further ones wait in the mailbox. `supervise` sets the effect of an exception, see :class:`Agent`. A method
-    with several marks handles messages that any of them describes.
-    """
-    described = Filter(
-        performative=performative,
-        sender=sender,
-        conversation_id=conversation_id,
-        in_reply_to=in_reply_to,
-        protocol=protocol,
-        ontology=ontology,
-        language=language,
-    )
-    return Mark(described, concurrency, supervise, body)
 
 
 class Agent(Initiates):
@@ -127,6 +80,7 @@ class Agent(Initiates):
     _name: str | None = None
     _identity: str | None = None
     _life: Life | None = None
+    _is_starting = False
 
     def __init__(self, name: str | None = None, *, identity: str | os.PathLike[str] | None = None) -> None:
         """An agent with this local name; without one, the class's name in lower case.
@@ -302,11 +256,11 @@ class Agent(Initiates):
         """
         reply = message.create_reply(performative, content)
         life = self._living
-        life.handlers.note_answer(message, performative)
         if isinstance(message, ChannelEvent) and message.mechanism == "request":
             await life.answer(message, reply)
         else:
             await life.send(reply, is_answer=True)
+        life.handlers.note_answer(message, performative)
 
     # ----- receiving
 

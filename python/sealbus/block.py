@@ -10,7 +10,7 @@ from sealbus._sealbus import Message
 from sealbus.body import declare
 from sealbus.conversation import InitiatorConversation, draft
 from sealbus.directory import Others
-from sealbus.errors import BodyError, ContentError
+from sealbus.errors import BodyError
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
@@ -36,12 +36,11 @@ class Block(InitiatorConversation):
             return
         try:
             declare(message, kind)
-        except ContentError:
+        except BodyError as problem:
+            # If the type has refused the body in a way of its own, the log has its exception.
+            if problem.__cause__ is not None:
+                log.warning("%s: cannot read the body of %r", self._life.name, message, exc_info=problem.__cause__)
             raise
-        except Exception as raised:
-            # The type refuses the body in a way of its own. The log has the text, which may not be meant for others.
-            log.warning("%s: cannot read the body of %r", self._life.name, message, exc_info=raised)
-            raise BodyError("$", f"no {getattr(kind, '__name__', kind)}") from None
 
     async def _start(self) -> None:
         """Opens the conversation, and waits for what the block begins with."""

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple, TypeVar, get_origin, overload
 
 from sealbus import _sealbus, sl
 from sealbus._sealbus import AclMessage, Message
-from sealbus.errors import BodyError, DecodeError, EncodeError
+from sealbus.errors import BodyError, ContentError, DecodeError, EncodeError
 from sealbus.ontology import element_of, ontology_of
 from sealbus.ontology import reader as term_reader
 from sealbus.typed_json import Misfit, reader
@@ -82,15 +82,22 @@ def decode(message: AclMessage, kind: Any = None) -> Any: ...
 def decode(message: AclMessage, kind: Any = None) -> Any:
     """Reads the body of a message, as a value of the type `kind`; without one, as its language says.
 
-    Raises :class:`~sealbus.BodyError` with the place of the mistake, and :class:`TypeError` if `kind` is no type of
-    bodies.
+    Raises :class:`~sealbus.BodyError` with the place of the mistake, whatever the type itself raises, and :class:`TypeError` if
+    `kind` is no type of bodies.
     """
     try:
         read = _reader(kind)
     except TypeError:
         # A type such as `Annotated[int, []]` cannot be looked up.
         read = _reader.__wrapped__(kind)
-    return read(message)
+    try:
+        return read(message)
+    except ContentError:
+        raise
+    except Exception as raised:
+        # The type refuses the body in a way of its own. The sender caused it, so it is no exception of the agent that reads. Its
+        # text may not be meant for others.
+        raise BodyError("$", f"no {getattr(kind, '__name__', kind)}") from raised
 
 
 def declare(message: Message[Any], kind: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sealbus import _sealbus, acl
 from sealbus._sealbus import AID, AclMessage, Message, ServiceDescription
-from sealbus.conversation import InitiatorConversation, ParticipantConversation
+from sealbus.conversation import BACKLOG, InitiatorConversation, ParticipantConversation
 from sealbus.directory import Others, agents_of
 from sealbus.errors import AclError, BodyError, Failure
 from sealbus.performative import Performative
@@ -60,6 +60,9 @@ class _Errand(InitiatorConversation):
         self.protocol = protocol
         self.answers: list[Message] = []
 
+    def _has_room(self) -> bool:
+        return len(self.answers) < BACKLOG
+
     def _heard(self, meaning: str, message: Message, sender: AID) -> None:
         if message.performative == Performative.INFORM:
             self.answers.append(message)
@@ -72,6 +75,8 @@ class _Errand(InitiatorConversation):
         try:
             while True:
                 answer = await self._until(self._next_answer)
+                # There is room for one more.
+                self.wake()
                 if answer is False:
                     return passed
                 assert isinstance(answer, Message)

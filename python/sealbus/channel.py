@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
@@ -12,18 +12,18 @@ from sealbus._sealbus import (
     AclMessage,
     ChannelEvent,
     ChannelHandle,
-    RepliesHandle,
     SubscriptionHandle,
 )
 from sealbus.errors import SubscriptionEnded
 from sealbus.mark import Listening, Mark, Supervise
 from sealbus.performative import Performative
+from sealbus.replies import Replies
 
 if TYPE_CHECKING:
     from sealbus._sealbus import Value
     from sealbus.life import Life
 
-__all__ = ["Channel", "ChannelSubscription", "LastEvents", "LogPlace", "Reach", "Replies", "Retention", "on_event", "on_question"]
+__all__ = ["Channel", "ChannelSubscription", "LastEvents", "LogPlace", "Reach", "Retention", "on_event", "on_question"]
 
 FlowPolicy = Literal["push-back", "drop-oldest", "drop-newest", "disconnect"]
 """The policy when events come faster than a subscription takes them."""
@@ -233,14 +233,14 @@ class Channel:
         """
         sent = _message(message, properties)
         life = self._life
+        # The pause comes first: a publisher that is cancelled in it has published nothing.
+        if life.count_message():
+            await life.pause()
         await life.settle()
         reach = self._handle.try_publish(sent, qos) if life.introduced else None
         if reach is None:
             reach = await life.call(self._handle.publish, sent, qos)
             life.introduced = True
-        life.turn -= 1
-        if life.turn <= 0:
-            await life.pause()
         here, processes, kept, groups = reach
         return Reach(here, processes, None if kept is None else LogPlace(*kept), groups)
 
@@ -353,55 +353,6 @@ class Channels:
         return channel
 
 
-class Replies:
-    """The answers to a request, from :meth:`Channel.request`: an asynchronous iterator."""
-
-    def __init__(
-        self,
-        life: Life,
-        channel: ChannelHandle,
-        message: AclMessage,
-        timeout: float,
-        first: int | None,
-        qos: str,
-    ) -> None:
-        self._life = life
-        self._channel = channel
-        self._question = (message, timeout, first, qos)
-        self._handle: RepliesHandle | None = None
-        self._is_over = False
-        self.missing: list[str] = []
-        """Once the answers have ended: the agents that were asked and gave none, because they declined, are gone or
-        took too long."""
-
-    def __aiter__(self) -> AsyncIterator[ChannelEvent]:
-        return self
-
-    async def __anext__(self) -> ChannelEvent:
-        reply = await self.next()
-        if reply is None:
-            raise StopAsyncIteration
-        return reply
-
-    async def next(self) -> ChannelEvent | None:
-        """Waits for the next answer; None when all have answered, enough have, or the time is over."""
-        if self._is_over:
-            return None
-        life = self._life
-        if self._handle is None:
-            await life.settle()
-            self._handle = await life.call(self._channel.request, *self._question)
-        reply: ChannelEvent | None = await life.call(self._handle.next)
-        if reply is None:
-            self._is_over = True
-            self.missing = await life.call(self._handle.missing)
-        return reply
-
-    async def all(self) -> list[ChannelEvent]:
-        """Waits until the request is over, and gives the answers that were not taken yet."""
-        return [reply async for reply in self]
-
-
 class ChannelSubscription:
     """A subscription of an agent to channels: an asynchronous iterator over events.
 
@@ -433,8 +384,7 @@ class ChannelSubscription:
         """Waits for the next event; raises :class:`~sealbus.SubscriptionEnded` when there will be none any more."""
         life = self._life
         while True:
-            life.turn -= 1
-            if life.turn <= 0:
+            if life.count_message():
                 await life.pause()
             event = self._handle.try_next()
             if event is not None:
@@ -453,8 +403,7 @@ class ChannelSubscription:
         """
         life = self._life
         if self._handle.is_listed():
-            life.turn -= 1
-            if life.turn <= 0:
+            if life.count_message():
                 await life.pause()
             return True
         is_listed: bool = await life.call(self._handle.listed)

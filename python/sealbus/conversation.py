@@ -62,6 +62,9 @@ def value_of(found: _T | Exception) -> _T:
 class Conversation:
     """The common part of initiators and participants."""
 
+    _patience: float | None = None
+    """Seconds that a message waits for room; None for as long as it takes."""
+
     def __init__(self, life: Life) -> None:
         self._life = life
         self._queue: _sealbus.Conversation | None = None
@@ -141,12 +144,9 @@ class Conversation:
 
     def _post(self, messages: Iterable[AclMessage]) -> None:
         """Sends messages without waiting for room at the receivers."""
-        life = self._life
         for message in messages:
             with suppress(SealbusError):
-                unsent = life.handle.try_send(message)
-                if unsent is not None:
-                    life.tasks.create(life.finish(unsent), "ignore")
+                self._life.post(message)
 
     async def _send(self, messages: Iterable[AclMessage]) -> None:
         """Sends messages, and waits while a receiver has no room."""
@@ -157,7 +157,7 @@ class Conversation:
                 await life.settle()
             unsent = life.handle.try_send(message)
             if unsent is not None:
-                await life.finish(unsent)
+                await life.finish(unsent, patience=self._patience)
 
     # ----- time
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from sealbus import _sealbus
@@ -14,7 +15,7 @@ from sealbus._sealbus import (
     Filter,
     ServiceDescription,
 )
-from sealbus.errors import DirectoryError, RequestTimeout, Undeliverable
+from sealbus.errors import DirectoryError, RequestTimeout, SealbusError, Undeliverable
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ class Subscription(Generic[_Entry]):
 
     News are entries that came or changed, and, with nothing but a name, those that went. They wait in the agent's
     mailbox; an agent that takes them in a hook knows them by :attr:`filter`.
+
+    It ends with :meth:`cancel`, at the end of ``async with``, and when nothing refers to it any more, as after a loop over it.
     """
 
     def __init__(
@@ -144,6 +147,7 @@ class Subscription(Generic[_Entry]):
         self._read = read
         # JADE's directories neither agree to a subscription nor answer its end.
         self._answers: bool | None = None
+        self._is_over = False
         self.filter = Filter(conversation_id=str(request.conversation_id))
         """Takes the news of this subscription."""
 
@@ -152,6 +156,27 @@ class Subscription(Generic[_Entry]):
 
     async def __anext__(self) -> list[_Entry]:
         return await self.next()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._end()
+
+    def __del__(self) -> None:
+        # As asyncio ends asynchronous generators: Python may clean up in any thread, and after the loop was closed.
+        if not self._is_over:
+            with suppress(RuntimeError):
+                self._life.loop.call_soon_threadsafe(self._abandon)
+
+    def _abandon(self) -> None:
+        if self._life.has_mailbox and not self._life.is_stopping:
+            self._life.tasks.create(self._end(), "ignore")
+
+    async def _end(self) -> None:
+        # A directory that cannot be reached tells no news either.
+        with suppress(SealbusError):
+            await self.cancel()
 
     async def next(self, *, timeout: float | None = None) -> list[_Entry]:
         """Waits for the next news."""
@@ -168,6 +193,7 @@ class Subscription(Generic[_Entry]):
 
     async def cancel(self) -> None:
         """Ends the subscription, and drops the news that were not read."""
+        self._is_over = True
         self._drop()
         cancel = _sealbus.df_cancel(self._request)
         if self._answers is False:

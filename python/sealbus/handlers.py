@@ -150,13 +150,16 @@ class Handlers:
 
     def _withdraw(self, cancel: Message) -> bool:
         """Ends a conversation whose opening waits until its handler has room, and whose initiator cancels it."""
-        if cancel.sender is None or cancel.conversation_id is None:
+        # No filter describes a sender without a platform, which levels without proofs let pass.
+        if cancel.sender is None or cancel.sender.platform is None or cancel.conversation_id is None:
             return False
-        of_it = Filter(sender=cancel.sender, conversation_id=str(cancel.conversation_id))
+        name, theirs = str(cancel.conversation_id), Filter(sender=cancel.sender)
         for taker in self._takers:
             method = getattr(self._life.agent, taker.attribute)
             # Other handlers know no conversations.
-            opening = self._life.mailbox.take([~(taker.takes & of_it)]) if hasattr(method, "withdraw") else None
+            if not hasattr(method, "withdraw"):
+                continue
+            opening = self._life.handle.try_receive_named(name, taker.takes & theirs)
             if opening is not None:
                 answer: AclMessage | None = method.withdraw(opening, cancel)
                 if answer is not None:
@@ -307,9 +310,9 @@ class Handlers:
         elif isinstance(raised, AgentStopped) and life.is_stopping:
             await self._answer(message, Performative.FAILURE, CUT_OFF)
         elif isinstance(raised, ContentError):
-            # The sender's mistake: it needs no trace, and the agent is in order.
+            # The sender's mistake: the agent is in order. A type that refuses a body in a way of its own leaves a trace.
             self.failures += 1
-            log.warning("%s: %s cannot read %r: %s", life.name, name, message, raised)
+            log.warning("%s: %s cannot read %r: %s", life.name, name, message, raised, exc_info=raised.__cause__)
             await self._answer(message, Performative.NOT_UNDERSTOOD, str(raised))
         else:
             await self._answer(message, Performative.FAILURE, FAILED)

@@ -16,7 +16,7 @@ from sealbus.block import Block
 from sealbus.brokering import Proxy
 from sealbus.conversation import BACKLOG, value_of
 from sealbus.directory import Others
-from sealbus.errors import ConversationError
+from sealbus.errors import ContentError, ConversationError
 from sealbus.negotiation import ContractNet, DutchAuction, EnglishAuction, IteratedContractNet
 from sealbus.performative import Performative
 
@@ -203,15 +203,26 @@ class Answers(Stream[_B]):
     def _heard(self, meaning: str, message: Message, sender: AID) -> None:
         if message.performative != Performative.INFORM:
             if meaning == "recruit" and message.performative == Performative.REFUSE:
-                self.refused.append(message)
+                self._keep(self.refused, message)
             elif meaning == "recruit" and message.performative in (Performative.FAILURE, Performative.NOT_UNDERSTOOD):
-                self.failed.append(message)
+                self._keep(self.failed, message)
             return
         self._declare(message)
         self._news.append(message)
         self._count += 1
         if self._count == self._most:
             self._opened.conclude()
+
+    def _not_understood(self, message: Message, sender: AID, problem: ContentError) -> None:
+        if self._opened.branch(sender) is None:
+            self._keep(self.failed, message)
+        else:
+            super()._not_understood(message, sender, problem)
+
+    def _keep(self, answers: list[Message], message: Message) -> None:
+        """Keeps a recruit's answer. Anyone who knows the conversation-id can send some, so not all are kept."""
+        if len(answers) < BACKLOG:
+            answers.append(message)
 
     async def __anext__(self) -> Message[_B]:
         return await self._following()
@@ -402,6 +413,7 @@ class Initiates:
         most: int | None = None,
         timeout: float,
     ) -> Answers[Any]:
-        """As :meth:`broker`, but the agents answer themselves (``fipa-recruiting``)."""
+        """As :meth:`broker`, but the agents answer themselves (``fipa-recruiting``). At most 256 of their refusals and 256 of
+        their failures are kept in ``refused`` and ``failed``."""
         proxy = Proxy.of(service, message)
         return Answers(self._living, "fipa-recruiting", proxy, to, reply, most, timeout)

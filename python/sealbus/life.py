@@ -6,13 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from sealbus._sealbus import AID, AclMessage, AgentHandle, ChannelEvent, Message, Unsent
 from sealbus.behaviour import Behaviours
 from sealbus.channel import Channels
 from sealbus.directory import Ams, Df
-from sealbus.errors import AgentFailed, AgentStopped
+from sealbus.errors import AgentFailed, AgentStopped, AnswerNotTaken, SealbusError
 from sealbus.handlers import Handlers
 from sealbus.mailbox import Mailbox
 from sealbus.restarts import RESTARTS, WITHIN, Restarts
@@ -39,6 +40,10 @@ TURN = 0.0005
 
 ROW = 8
 """Messages an agent takes or sends before it looks at the clock."""
+
+POSTED = 256
+"""Messages of an agent that wait for room at their receivers while nobody waits for them. Further ones are dropped: an agent that
+does not take its mail cannot make others hold more."""
 
 
 class Life:
@@ -68,6 +73,7 @@ class Life:
         # Set while the agent is at rest: done when there is something to do.
         self._rest: asyncio.Future[None] | None = None
         self.tasks = Tasks(self)
+        self._posted: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._grace_ends = 0.0
@@ -138,14 +144,31 @@ class Life:
 
     async def send(self, message: AclMessage, is_answer: bool = False) -> None:
         """Sends a message, waiting for room; with an answer only for a while."""
+        # The pause comes first: a sender that is cancelled in it has sent nothing.
+        if self.count_message():
+            await self.pause()
         if self.moving is not None:
             await self.settle()
         unsent = self.handle.try_send(message)
         if unsent is not None:
             await self.finish(unsent, is_answer)
-        self.turn -= 1
-        if self.turn <= 0:
-            await self.pause()
+
+    def post(self, message: AclMessage) -> None:
+        """Sends a message that nobody waits for. It waits for room beside the agent's other work."""
+        unsent = self.handle.try_send(message)
+        if unsent is None:
+            return
+        if len(self._posted) >= POSTED:
+            log.debug("%s: %r is dropped: its receiver has no room, and %d others wait for room", self.name, message, POSTED)
+            return
+        task = self.tasks.create(self._finish_posted(unsent), "ignore")
+        self._posted.add(task)
+        task.add_done_callback(self._posted.discard)
+
+    async def _finish_posted(self, unsent: Unsent) -> None:
+        # A receiver that has gone is no failure of this agent.
+        with suppress(SealbusError):
+            await self.finish(unsent)
 
     async def answer(self, question: ChannelEvent, reply: AclMessage) -> None:
         """Answers a question to everyone on a channel."""
@@ -155,9 +178,13 @@ class Life:
         with self.tracing.producing(reply, "answer", question.channel) as traced:
             await self.call(question.answer, traced)
 
-    async def finish(self, unsent: Unsent, is_answer: bool = False) -> None:
-        """Goes on with a message that found no room, waiting for it; with an answer only for a while."""
-        await self.pump.call(self.handle.finish, unsent, is_answer)
+    async def finish(self, unsent: Unsent, is_answer: bool = False, patience: float | None = None) -> None:
+        """Goes on with a message that found no room, waiting for it; with an answer only for a while, or `patience` seconds."""
+        try:
+            async with self.clock.timeout(patience):
+                await self.pump.call(self.handle.finish, unsent, is_answer)
+        except TimeoutError:
+            raise AnswerNotTaken(self.name, f"an answer found no room for {patience:g} s") from None
 
     async def send_persistent(
         self,
@@ -172,13 +199,18 @@ class Life:
 
     async def send_many(self, messages: list[AclMessage]) -> None:
         """Sends all messages in their order."""
+        await self.pause()
         sent = 0
         while sent < len(messages):
             await self.settle()
             sent, unsent = self.handle.try_send_many(messages, sent)
             if unsent is not None:
                 await self.finish(unsent)
-        await self.pause()
+
+    def count_message(self) -> bool:
+        """Counts a message that the agent takes or sends. True if its turn is over, so that it has to :meth:`pause`."""
+        self.turn -= 1
+        return self.turn <= 0
 
     async def pause(self) -> None:
         """Gives the loop's other work its turn, if that of this agent is over."""
@@ -248,7 +280,8 @@ class Life:
             self.clock.call_later(HOOK_GRACE, self._cancel_hook)
 
     def _cancel_hook(self) -> None:
-        if self._task is not None and not self._leaving:
+        # While the agent is moved no hook runs, and cut off in the middle it could live here and elsewhere.
+        if self._task is not None and not self._leaving and self.moving is None:
             self._task.cancel()
 
     def is_farewell(self, raised: BaseException) -> bool:
@@ -353,7 +386,8 @@ class Life:
             # The handlers have dealt with their events. A task that reads a subscription gets nothing more.
             self.handlers.settle_events()
             self.handle.come_to_rest()
-            state = await self.agent.save()
+            # Anything but bytes raises here, where it keeps the agent.
+            state = bytes(memoryview(await self.agent.save()))
         except asyncio.CancelledError:
             self.handle.decline_move("it is being stopped")
             raise
@@ -364,7 +398,7 @@ class Life:
             return
         self.moving = self.loop.create_future()
         try:
-            if await self.pump.call(self.handle.hand_over, bytes(state)):
+            if await self.pump.call(self.handle.hand_over, state):
                 self._moved = True
                 self._stopping = True
         finally:

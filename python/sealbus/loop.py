@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from selectors import SelectorKey
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 from sealbus import _sealbus
 from sealbus.errors import PlatformError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
 
 __all__ = ["EventLoop"]
+
+_Arguments = TypeVarTuple("_Arguments")
 
 _PUMPS = 1
 _DESCRIPTORS = 2
@@ -131,6 +133,8 @@ class EventLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.selector = Selector()
+        # While signals have handlers, asyncio hears them itself, and its descriptor ends a wait in the runtime as well.
+        self._handled: set[int] = set()
         super().__init__(self.selector)
         # A byte for each signal: a wait in the runtime does not end because a signal came.
         self._signal_out, self._signal_in = socket.socketpair()
@@ -144,12 +148,18 @@ class EventLoop(asyncio.SelectorEventLoop):
         try:
             super().run_forever()
         finally:
-            if self._is_in_main_thread():
+            if self._is_in_main_thread() and not self._handled:
                 signal.set_wakeup_fd(-1)
+
+    def add_signal_handler(self, sig: int, callback: Callable[[*_Arguments], Any], *args: *_Arguments) -> None:
+        """Adds a handler of a signal; see :meth:`asyncio.loop.add_signal_handler`."""
+        super().add_signal_handler(sig, callback, *args)
+        self._handled.add(sig)
 
     def remove_signal_handler(self, sig: int) -> bool:
         """Removes the handler of a signal; see :meth:`asyncio.loop.remove_signal_handler`."""
         removed = super().remove_signal_handler(sig)
+        self._handled.discard(sig)
         if self.is_running():
             self._hear_signals()
         return removed
@@ -163,7 +173,7 @@ class EventLoop(asyncio.SelectorEventLoop):
         super().close()
 
     def _hear_signals(self) -> None:
-        if self._is_in_main_thread():
+        if self._is_in_main_thread() and not self._handled:
             signal.set_wakeup_fd(self._signal_out.fileno(), warn_on_full_buffer=False)
 
     def _forget_signals(self) -> None:

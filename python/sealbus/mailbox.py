@@ -120,7 +120,7 @@ class Mailbox:
         waiter = _Waiter(None)
         number = self.open(replies, waiter)
         try:
-            unsent = self._handle.try_send(request)
+            unsent = life.handle.try_send(request)
             if unsent is not None:
                 try:
                     async with life.clock.timeout(timeout):

@@ -1,14 +1,16 @@
-"""Marks that decorators leave on an agent's methods."""
+"""Marks that decorators leave on an agent's methods, and the decorator of handlers of messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from sealbus._sealbus import Filter
+from sealbus._sealbus import AID, Filter
+from sealbus.performative import Performative
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[None]])
 
 MARKS = "__sealbus_marks__"
 """The attribute that holds a method's marks."""
@@ -50,6 +52,52 @@ class Mark:
         """Marks a method. Several marks of one method all count, in the order in which they are written."""
         setattr(method, MARKS, (self, *getattr(method, MARKS, ())))
         return method
+
+
+def on(
+    performative: Performative | str | None = None,
+    *,
+    sender: AID | str | None = None,
+    conversation_id: str | None = None,
+    in_reply_to: str | None = None,
+    protocol: str | None = None,
+    ontology: str | None = None,
+    language: str | None = None,
+    concurrency: int = 1,
+    supervise: Supervise | None = None,
+    body: Any = None,
+) -> Callable[[_Handler], _Handler]:
+    """Marks a method of an agent as the handler of the messages described.
+
+    Handlers are tried in the order in which they stand in the class; the first whose description fits gets the
+    message, and messages that fit none go to :meth:`~sealbus.Agent.on_message`::
+
+        class Seller(Agent):
+            @on(Performative.CFP, protocol="fipa-contract-net")
+            async def offer(self, message: Message) -> None:
+                await self.reply(message, Performative.PROPOSE, "12 EUR")
+
+    With a `body` the method gets a message whose :attr:`~sealbus.Message.body` is of this type; a message that
+    does not fit is answered ``not-understood``, with the place::
+
+            @on(Performative.REQUEST, body=Task)
+            async def work(self, message: Message[Task]) -> None:
+                await self.reply(message, Performative.INFORM, Result(message.body.hours * 50))
+
+    With a `concurrency` of more than one, so many messages are handled at once, beside each other and beside the other
+    hooks; further ones wait in the mailbox. `supervise` sets the effect of an exception, see :class:`~sealbus.Agent`. A method
+    with several marks handles messages that any of them describes.
+    """
+    described = Filter(
+        performative=performative,
+        sender=sender,
+        conversation_id=conversation_id,
+        in_reply_to=in_reply_to,
+        protocol=protocol,
+        ontology=ontology,
+        language=language,
+    )
+    return Mark(described, concurrency, supervise, body)
 
 
 def check(supervise: str) -> None:

@@ -237,7 +237,7 @@ class Options(TypedDict, total=False):
     conversations: int
     """How many conversations it has at once, by default 256. Further ones wait in the mailbox to begin."""
     timeout: float
-    """Seconds that it waits for the initiator's next message, by default 60."""
+    """Seconds that it waits for the initiator, by default 60: for the next message, and for room for an answer."""
     supervise: Supervise | None
     """The effect of an exception, see :class:`~sealbus.Agent`."""
 

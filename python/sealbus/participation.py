@@ -185,10 +185,11 @@ class _Bound:
 
             async def refuse(message: Message) -> None:
                 if refused is not None:
-                    await self._agent.send(refused)
+                    life.post(refused)
 
             return refuse
         talk = self._participates.conversation(life, machine, message)
+        talk._patience = self._participates._timeout
 
         async def serve(message: Message) -> None:
             await self._participates._serve(self._agent, talk, message)

@@ -30,6 +30,8 @@ _A = TypeVar("_A", bound=Agent)
 MARGIN = 1.0
 """Seconds beyond the limits of hooks and teardown, before agents are cut off."""
 
+KEPT_FAILURES = 16
+"""Failures of agents that are kept until the end: the first and the latest ones. Further ones are counted."""
 
 A2A_ADDRESS = "127.0.0.1:7781"
 """Where A2A clients find the agents of a program that says no more than ``a2a=True``."""
@@ -114,6 +116,8 @@ class Platform:
         self._handle: _sealbus.PlatformHandle | None = None
         self._lives: dict[asyncio.Task[None], Life] = {}
         self._failures: list[AgentFailed] = []
+        self._failed = 0
+        """How many agents have failed."""
         self._all_left = asyncio.Event()
         self._is_told_to_stop = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
@@ -137,8 +141,8 @@ class Platform:
         return self
 
     async def close(self) -> None:
-        """Lets all agents leave and gives up the place; raises :class:`~sealbus.AgentFailed` if one failed."""
-        if self._is_closed:
+        """Lets all agents leave and gives up the place, if it was taken; raises :class:`~sealbus.AgentFailed` if one failed."""
+        if self._is_closed or not self.is_joined:
             return
         await self._close()
         self._raise_failures()
@@ -232,11 +236,12 @@ class Platform:
 
     async def _start_each(self, parts: Sequence[tuple[Agent, str]]) -> None:
         """Puts agents on the platform under these names. All are there before the first one acts."""
+        announce = self._joined.announce
         opening = [self.loop.create_task(self._open(agent, name)) for agent, name in parts]
         try:
             lives = await asyncio.gather(*opening)
             # Others find them from here on, also if the platform placed more agents in this program than have started.
-            await self.pump.call(self._joined.announce)
+            await self.pump.call(announce)
         except BaseException:
             for task in opening:
                 # One that is cancelled now puts no agent on the platform.
@@ -249,8 +254,14 @@ class Platform:
     async def _open(self, agent: Agent, name: str) -> Life:
         if agent._life is not None:
             raise PlatformError(f"agent {agent.name} is on a platform already: make another one")
-        handle: _sealbus.AgentHandle = await self.pump.call(self._joined.open_agent, name, agent._identity)
-        agent._life = Life(agent, handle, self)
+        if agent._is_starting:
+            raise PlatformError(f"agent {agent.name} is being started already: make another one")
+        agent._is_starting = True
+        try:
+            handle: _sealbus.AgentHandle = await self.pump.call(self._joined.open_agent, name, agent._identity)
+            agent._life = Life(agent, handle, self)
+        finally:
+            agent._is_starting = False
         return agent._life
 
     def _begin(self, life: Life) -> None:
@@ -261,6 +272,10 @@ class Platform:
     def _left(self, task: asyncio.Task[None]) -> None:
         life = self._lives.pop(task)
         if life.failure is not None:
+            self._failed += 1
+            if len(self._failures) == KEPT_FAILURES:
+                # The first one often says why there are others.
+                del self._failures[1]
             self._failures.append(life.failure)
         if not self._lives:
             self._all_left.set()
@@ -282,7 +297,9 @@ class Platform:
         if len(self._failures) == 1:
             raise self._failures[0]
         if self._failures:
-            raise ExceptionGroup("agents failed", self._failures)
+            kept = len(self._failures)
+            which = "" if kept == self._failed else f": here are the first and the latest {kept - 1}"
+            raise ExceptionGroup(f"{self._failed} agents failed{which}", self._failures)
 
 
 def run(

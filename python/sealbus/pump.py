@@ -20,6 +20,7 @@ class Pump:
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._mailboxes: dict[int, Callable[[], None]] = {}
         self._count = 0
+        self._is_closed = False
         self.news = 0
         """How often there was news, or an agent had more to do at the end of its turn."""
         self._has_log = log.begin(self._native)
@@ -43,6 +44,7 @@ class Pump:
 
     def close(self) -> None:
         """Stops listening. Calls that have not ended are cancelled."""
+        self._is_closed = True
         if self._has_log:
             log.flush()
         if not self._loop.is_closed():
@@ -67,6 +69,9 @@ class Pump:
 
     async def call(self, begin: Callable[..., None], *arguments: Any) -> Any:
         """Begins a native call and waits for its outcome; a cancelled wait ends the call."""
+        if self._is_closed:
+            # Nobody would tell of the outcome.
+            raise PlatformError("this program has left the platform: open another Platform")
         self._count += 1
         number = self._count
         future = self._loop.create_future()

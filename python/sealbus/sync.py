@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Mapping
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType
@@ -28,7 +29,7 @@ from sealbus.agent import Agent
 from sealbus.channel import Reach
 from sealbus.errors import PlatformError
 from sealbus.loop import EventLoop
-from sealbus.platform import Platform as AsyncPlatform
+from sealbus.platform import MARGIN, Platform as AsyncPlatform
 
 if TYPE_CHECKING:
     from sealbus._sealbus import Value
@@ -37,6 +38,8 @@ __all__ = ["Platform"]
 
 _A = TypeVar("_A", bound=Agent)
 _T = TypeVar("_T")
+
+NOT_HERE = "not on a platform: use 'with sealbus.sync.Platform() as platform'"
 
 
 class Platform:
@@ -57,6 +60,10 @@ class Platform:
         self._platform = AsyncPlatform(name=name, gateway=gateway, a2a=a2a, window=window)
         self._agent = Agent(script)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._takes_calls = False
+        # No call begins while that changes.
+        self._lock = threading.Lock()
         self._closing = ExitStack()
 
     def open(self) -> Self:
@@ -64,25 +71,38 @@ class Platform:
         if self._loop is not None:
             raise PlatformError("this place on the platform was opened before: make another Platform")
         loop = self._loop = EventLoop()
-        thread = threading.Thread(target=loop.run_forever, name="sealbus agents", daemon=True)
+        thread = self._thread = threading.Thread(target=loop.run_forever, name="sealbus agents", daemon=True)
         thread.start()
+        self._takes_calls = True
 
         def end() -> None:
-            loop.call_soon_threadsafe(loop.stop)
+            with self._lock:
+                self._takes_calls = False
+            asyncio.run_coroutine_threadsafe(_stop(), loop)
             thread.join()
             loop.close()
 
         with ExitStack() as undo:
             undo.callback(end)
             self._wait(self._platform.open())
-            undo.callback(lambda: self._wait(self._platform.close()))
+            undo.push(self._leave)
             self._wait(self._platform.start(self._agent))
             self._closing = undo.pop_all()
         return self
 
     def close(self) -> None:
         """Lets all agents leave and gives up the place; raises :class:`~sealbus.AgentFailed` if one failed."""
-        self._closing.close()
+        self._check_thread()
+        # Once, whoever closes it.
+        self._closing.pop_all().close()
+
+    def _leave(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._wait(self._platform.__aexit__(kind, raised, traceback))
 
     def __enter__(self) -> Self:
         return self.open()
@@ -93,7 +113,7 @@ class Platform:
         raised: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        self._closing.pop_all().__exit__(kind, raised, traceback)
 
     @property
     def agent(self) -> Agent:
@@ -147,13 +167,35 @@ class Platform:
     def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Does something in the agents' thread, and waits for it."""
         loop = self._loop
-        if loop is None or loop.is_closed():
+        try:
+            self._check_thread()
+            with self._lock:
+                if loop is None or not self._takes_calls:
+                    raise PlatformError(NOT_HERE)
+                future = asyncio.run_coroutine_threadsafe(work, loop)
+        except PlatformError:
             work.close()
-            raise PlatformError("not on a platform: use 'with sealbus.sync.Platform() as platform'")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+            raise
         try:
             return future.result()
+        except CancelledError:
+            raise PlatformError(NOT_HERE) from None
         except BaseException:
             # Such as Ctrl-C: nobody waits any more.
             future.cancel()
             raise
+
+    def _check_thread(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise PlatformError("an agent here would wait for itself: use its own methods, with 'await'")
+
+
+async def _stop() -> None:
+    """Ends the event loop and the tasks that are left, so that their callers wait no longer."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        # A task that cannot be cancelled is left behind.
+        await asyncio.wait(left, timeout=MARGIN)
+    asyncio.get_running_loop().stop()

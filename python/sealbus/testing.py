@@ -25,14 +25,14 @@ import heapq
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from sealbus._sealbus import AID, AclMessage, Message
 from sealbus.agent import Agent
 from sealbus.clock import Clock
-from sealbus.errors import BodyError, PlatformError
+from sealbus.errors import BodyError, PlatformError, SealbusError
 from sealbus.performative import Performative
 from sealbus.platform import Platform
 
@@ -50,6 +50,9 @@ EPOCH = 1_767_225_600.0
 
 QUIET_TURNS = 24
 """Turns of the loop without any news after which agents are taken to be at rest."""
+
+SPARED = ("ams", "df", "ca")
+"""The platform's own agents. The clock stands still until they have answered."""
 
 PATIENCE = 30.0
 """Seconds of real time that a test waits for the platform itself, such as for an answer of its DF."""
@@ -216,7 +219,7 @@ class Rule:
 
 
 class Faults:
-    """The faults between the agents of a test bed: :attr:`TestBed.faults`."""
+    """The faults between the agents of a test bed: :attr:`TestBed.faults`. Messages to the platform's own agents arrive."""
 
     def __init__(self, clock: VirtualClock, seed: int) -> None:
         self.clock = clock
@@ -268,8 +271,9 @@ class Faults:
 class _Handle:
     """An agent's access to the bus, with faults."""
 
-    def __init__(self, handle: AgentHandle, faults: Faults) -> None:
-        self._handle = handle
+    def __init__(self, life: Life, faults: Faults) -> None:
+        self._handle = life.handle
+        self._life = life
         self._faults = faults
         self._is_dead = False
 
@@ -285,10 +289,12 @@ class _Handle:
         return None if kept is None else self._handle.try_send(kept)
 
     def try_send_many(self, messages: list[AclMessage], first: int) -> tuple[int, Unsent | None]:
-        kept = [it for it in (self._kept(message) for message in messages[first:]) if it is not None]
-        sent, unsent = self._handle.try_send_many(kept, 0)
-        # For the agent, lost messages count as sent.
-        return (len(messages) if sent == len(kept) else first + sent), unsent
+        # One after the other: a fault befalls each message once, and for the agent lost messages count as sent.
+        for number in range(first, len(messages)):
+            unsent = self.try_send(messages[number])
+            if unsent is not None:
+                return number + 1, unsent
+        return len(messages), None
 
     def _kept(self, message: AclMessage) -> AclMessage | None:
         """The message to those receivers whom it reaches now."""
@@ -298,7 +304,8 @@ class _Handle:
             return message
         kept: list[AID] = []
         for receiver in message.receivers:
-            rule = self._faults.find(self._handle.name, receiver.local_name, message)
+            name = receiver.local_name
+            rule = None if name in SPARED else self._faults.find(self._handle.name, name, message)
             if rule is None:
                 kept.append(receiver)
             elif rule.delay is not None:
@@ -309,8 +316,14 @@ class _Handle:
 
     def _later(self, message: AclMessage) -> Callable[[], None]:
         def send() -> None:
-            if not self._is_dead:
-                self._handle.try_send(message)
+            # With its sender gone, it is lost.
+            if self._is_dead:
+                return
+            with suppress(SealbusError):
+                unsent = self._handle.try_send(message)
+                if unsent is not None:
+                    # The sender goes on, and the message waits for room.
+                    self._life.tasks.create(self._life.finish(unsent), "ignore")
 
         return send
 
@@ -410,7 +423,7 @@ class TestBed(Platform):
 
     async def _open(self, agent: Agent, name: str) -> Life:
         life = await super()._open(agent, name)
-        life.handle = cast("AgentHandle", _Handle(life.handle, self.faults))
+        life.handle = cast("AgentHandle", _Handle(life, self.faults))
         return life
 
     async def _close(self) -> None:

@@ -324,6 +324,20 @@ impl PyAgentHandle {
         }
     }
 
+    /// The first message with this conversation-id that `filter` takes. The others are not looked at.
+    fn try_receive_named(
+        &self,
+        py: Python<'_>,
+        id: &str,
+        filter: &Bound<'_, PyFilter>,
+    ) -> PyResult<Option<Py<PyMessage>>> {
+        let matches = |received: &ReceivedMessage| takes(&filter.get().0, received);
+        let taken = self.with(|handle| handle.mailbox().try_receive_named(id, matches))?;
+        taken
+            .map(|received| PyMessage::make(py, received))
+            .transpose()
+    }
+
     /// After the platform has given up this process: the next failure that the agent has not received.
     fn try_receive_failure(&self, py: Python<'_>) -> PyResult<Option<Py<PyMessage>>> {
         let failure = self.with(AgentHandle::try_receive_failure)?;

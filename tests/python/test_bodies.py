@@ -256,6 +256,20 @@ def test_what_a_class_checks_itself_is_not_understood() -> None:
     assert problem([{"number": 2}, {"number": 3}], list[Even]) == "$[1]: no Even: it is odd"
 
 
+def test_a_class_that_raises_in_its_own_way_is_told_without_its_words() -> None:
+    @dataclass
+    class Odd:
+        number: int
+
+        def __post_init__(self) -> None:
+            raise KeyError("the safe's number is 4711")
+
+    with pytest.raises(BodyError) as raised:
+        decode(message('{"number": 1}'), Odd)
+    assert str(raised.value) == "$: no Odd" and isinstance(raised.value.__cause__, KeyError)
+    assert problem([{"number": 1}], list[Odd]) == "$: no list"
+
+
 def test_the_language_is_checked_if_there_is_one() -> None:
     assert decode(message('{"cost": 1}', "application/json; charset=utf-8"), Bid) == Bid(1.0)
     kinds: list[Any] = [Bid, Model, dict[str, Any], bytes, timestamp_pb2.Timestamp]
@@ -279,6 +293,12 @@ def test_a_body_sets_the_language_alone() -> None:
     reply = message("(x)", "fipa-sl").replace(ontology="trade").create_reply("inform", Bid(1.0))
     assert (reply.language, reply.ontology) == ("application/json", None)
     assert message("x").replace(body=Bid(1.0)).language == "application/json"
+
+
+def test_a_body_that_is_none_is_no_body() -> None:
+    said = AclMessage("inform", "someone", ontology="trade", body=Bid(1.0))
+    assert said.replace(body=None) == AclMessage("inform", "someone", body=None) == AclMessage("inform", "someone")
+    assert message("x").replace(ontology="trade", body=None).ontology == "trade"
 
 
 def test_a_text_answers_a_typed_body_in_no_language() -> None:

@@ -20,7 +20,9 @@ from sealbus import (
     Refuse,
     on,
     on_event,
+    on_query,
     on_question,
+    tool,
 )
 
 
@@ -162,6 +164,51 @@ async def test_a_body_that_its_type_refuses_in_any_way_is_not_understood(
     with pytest.raises(ConversationError):
         await buyer.request_action("pay", to="odd", reply=Bid, timeout=60)
     asked.cancel()
+
+
+class Treasurer(Agent, supervise="end"):
+    """Would end with an exception of its own."""
+
+    @on(Performative.REQUEST, body=Bid)
+    async def pay(self, message: Message[Bid]) -> None:
+        await self.reply(message, Performative.INFORM, "paid")
+
+    @on(Performative.CFP, body=Bid, concurrency=2)
+    async def pay_soon(self, message: Message[Bid]) -> None:
+        await self.reply(message, Performative.INFORM, "paid")
+
+    @on_query(Bid)
+    async def tell(self, query: Message[Bid]) -> str:
+        return "paid"
+
+    @on(Performative.PROPOSE)
+    async def look(self, message: Message) -> None:
+        await self.reply(message, Performative.INFORM, f"{message.body_as(Bid).euros} are paid")
+
+
+class Counter(Agent, supervise="end"):
+    @tool
+    async def count(self, bid: Bid) -> str:
+        return "counted"
+
+
+@pytest.mark.parametrize("euros", [-1.0, 2000.0])
+async def test_no_body_ends_an_agent_that_reads_it(
+    platform: Platform, caplog: pytest.LogCaptureFixture, euros: float
+) -> None:
+    treasurer, counter = await platform.start(Treasurer("treasurer")), await platform.start(Counter("counter"))
+    guest = await platform.start(Agent("guest"))
+    acts = [Performative.REQUEST, Performative.CFP, Performative.QUERY_REF, Performative.PROPOSE]
+    for act, to in [*((act, "treasurer") for act in acts), (Performative.REQUEST, "counter")]:
+        answer = await guest.request(AclMessage(act, to, body={"euros": euros}), timeout=60)
+        # The exception stands in the log alone.
+        assert (answer.performative, answer.text) == (Performative.NOT_UNDERSTOOD, "$: no Bid")
+    assert (treasurer.failures, counter.failures) == (len(acts), 1)
+    kind = AssertionError if euros < 0 else KeyError
+    assert [record.exc_info and record.exc_info[0] for record in caplog.records] == [kind] * (len(acts) + 1)
+    for act, to in [*((act, "treasurer") for act in acts), (Performative.REQUEST, "counter")]:
+        answer = await guest.request(AclMessage(act, to, body=Bid(5.0)), timeout=60)
+        assert answer.performative is Performative.INFORM
 
 
 # ----- reasons

@@ -119,6 +119,28 @@ async def test_a_subscriber_is_told_of_what_comes_and_goes(platform: Platform) -
         await news.next(timeout=0.1)
 
 
+async def test_news_end_with_the_loop_or_the_block_over_them(platform: Platform) -> None:
+    anna, ben, cleo = [await platform.start(Agent(name)) for name in ("anna", "ben", "cleo")]
+    await anna.df.register(SHOP)
+    async for _ in await ben.df.subscribe("bookshop"):
+        break
+    async with await ben.df.subscribe("bookshop") as news:
+        assert await news.next(timeout=60)
+    told = await cleo.df.subscribe("bookshop")
+    await told.next(timeout=60)
+    async with asyncio.timeout(60):
+        while True:
+            await anna.df.deregister()
+            await told.next(timeout=60)
+            await anna.df.register(SHOP)
+            await told.next(timeout=60)
+            handle, waiting = ben._living.handle, 0
+            while handle.try_receive(None) is not None:
+                waiting += 1
+            if not waiting:
+                break
+
+
 async def test_only_the_owner_changes_its_entry(platform: Platform) -> None:
     anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
     await anna.df.register(SHOP)

@@ -77,6 +77,34 @@ async def test_sockets_threads_processes_and_signals_work_beside_agents() -> Non
             group.create_task(work)
 
 
+async def test_a_handler_of_a_signal_stays_when_another_one_is_removed() -> None:
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        loop.add_signal_handler(number, arrived.set)
+    loop.remove_signal_handler(signal.SIGUSR2)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await asyncio.wait_for(arrived.wait(), 60)
+    loop.remove_signal_handler(signal.SIGUSR1)
+
+
+def test_a_handler_of_a_signal_is_heard_in_each_run_of_the_loop() -> None:
+    loop = EventLoop()
+    arrived = asyncio.Event()
+
+    async def hear() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.wait_for(arrived.wait(), 60)
+        arrived.clear()
+
+    loop.add_signal_handler(signal.SIGUSR1, arrived.set)
+    try:
+        for _ in range(2):
+            loop.run_until_complete(hear())
+    finally:
+        loop.close()
+
+
 async def test_the_runtime_goes_on_while_python_is_busy() -> None:
     async with Platform() as platform:
         for number in range(5):

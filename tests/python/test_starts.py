@@ -1,4 +1,4 @@
-"""A start that fails or is cancelled leaves nobody on the platform."""
+"""A start that fails, is refused or is cancelled leaves nobody on the platform."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -81,6 +81,36 @@ async def test_a_start_that_is_cancelled(platform: Platform, monkeypatch: pytest
     await gone(guest, "two")
     await platform.start(one)
     await answers(guest, one)
+
+
+async def test_an_agent_that_is_being_started_is_not_started_twice(platform: Platform) -> None:
+    guest = await platform.start(Agent("guest"))
+    one = Echo("one")
+    first, second = await asyncio.gather(
+        platform.start(one), platform.start(one, "two"), return_exceptions=True
+    )
+    assert first is one
+    assert isinstance(second, PlatformError) and "agent one is being started already" in str(second)
+    await answers(guest, one)
+    assert await guest.ams.find("two") is None
+    assert len(platform._lives) == 2
+    with pytest.raises(PlatformError, match="one is on a platform already"):
+        await platform.start(one, "two")
+
+
+async def test_a_platform_that_is_not_open_says_so_and_hangs_nobody() -> None:
+    platform = Platform()
+    anna = Echo("anna")
+    with pytest.raises(PlatformError, match="await platform.open"):
+        await platform.start(anna)
+    # Nothing was taken, so nothing is to be given up.
+    await platform.close()
+    async with platform:
+        await platform.start(anna)
+        await answers(await platform.start(Agent("guest")), anna)
+    async with asyncio.timeout(60):
+        with pytest.raises(PlatformError, match="has left the platform"):
+            await platform.start(Echo("ben"))
 
 
 async def test_a_message_to_one_that_was_abandoned_comes_back(

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -161,6 +162,99 @@ def test_a_script_learns_of_failures() -> None:
 
     with pytest.raises(AgentFailed, match="out of order"), sealbus.sync.Platform() as platform:
         platform.start(Faulty())
+
+
+def test_the_exception_of_a_scripts_block_is_raised() -> None:
+    class Faulty(Agent):
+        async def setup(self) -> None:
+            raise ValueError("out of order")
+
+    with pytest.raises(KeyError), sealbus.sync.Platform() as platform:
+        platform.start(Faulty())
+        raise KeyError
+
+
+def test_an_agent_of_a_script_does_not_wait_for_itself() -> None:
+    heard: list[str] = []
+
+    def speak() -> None:
+        with sealbus.sync.Platform() as platform:
+
+            class Confused(Agent):
+                async def setup(self) -> None:
+                    try:
+                        platform.send(AclMessage("inform", "script"))
+                    except PlatformError as problem:
+                        await self.send(AclMessage("inform", "script", str(problem)))
+
+            platform.start(Confused())
+            heard.append(platform.receive(timeout=60).text)
+
+    # Without the error, nothing in there would go on.
+    thread = threading.Thread(target=speak, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert heard == ["an agent here would wait for itself: use its own methods, with 'await'"]
+
+
+def test_an_agent_of_a_script_does_not_close_it() -> None:
+    heard: list[str] = []
+
+    def speak() -> None:
+        with sealbus.sync.Platform() as platform:
+
+            class Confused(Agent):
+                async def setup(self) -> None:
+                    with pytest.raises(PlatformError, match="would wait for itself"):
+                        platform.close()
+
+            platform.start(Confused())
+            platform.start(Greeter("greeter"))
+            heard.append(platform.request(AclMessage("request", "greeter", "script"), timeout=60).text)
+
+    # Without its loop, the script would wait for ever.
+    thread = threading.Thread(target=speak, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert heard == ["hello script"]
+
+
+def test_the_end_of_a_script_leaves_no_call_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    platform = sealbus.sync.Platform().open()
+
+    def call(work: Callable[[], object]) -> threading.Thread:
+        def run() -> None:
+            try:
+                work()
+            except PlatformError as problem:
+                told.append(str(problem))
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+    begun = threading.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    waits = call(lambda: platform._wait(wait()))
+    assert begun.wait(60)
+    agents = platform._thread
+    assert agents is not None
+    join = agents.join
+
+    def join_slowly() -> None:
+        join()
+        # The loop has stopped, and is not closed.
+        call(lambda: platform.send(AclMessage("inform", "script"))).join(60)
+
+    monkeypatch.setattr(agents, "join", join_slowly)
+    platform.close()
+    waits.join(60)
+    assert len(told) == 2 and all("not on a platform" in problem for problem in told), told
 
 
 async def test_a_script_may_run_beside_a_loop() -> None:

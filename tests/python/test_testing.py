@@ -1,11 +1,23 @@
 """The test kit: time that moves when it is told, probes, and faults."""
 
+import asyncio
 import time
 from dataclasses import dataclass
 
 import pytest
 
-from sealbus import AclMessage, Agent, Message, PlatformError, ReceiveTimeout, ServiceDescription, every, on, on_request
+from sealbus import (
+    AclMessage,
+    Agent,
+    Message,
+    PlatformError,
+    ReceiveTimeout,
+    RequestTimeout,
+    ServiceDescription,
+    every,
+    on,
+    on_request,
+)
 from sealbus.life import ROW
 from sealbus.testing import QUIET_TURNS, TestBed
 
@@ -133,6 +145,65 @@ async def test_messages_are_lost_and_delayed_on_request(testbed: TestBed) -> Non
     late.stop()
     await anna.send(AclMessage("inform", "ben", "at once"))
     await ben.expect("inform", "at once", timeout=0)
+
+
+async def test_a_delayed_message_waits_for_room(testbed: TestBed) -> None:
+    anna, ben = await testbed.probe("anna"), await testbed.probe("ben")
+    testbed.faults.delay(30, performative="request")
+    await anna.send(AclMessage("request", "ben", "late"))
+    large, sent = AclMessage("inform", "ben", bytes(100_000)), 0
+    while anna._living.handle.try_send(large) is None:
+        sent += 1
+    assert sent > 50, "its mailbox is not full"
+    await testbed.clock.advance(60)
+    async with asyncio.timeout(60):
+        for _ in range(sent):
+            assert (await ben.receive()).performative == "inform"
+        assert (await ben.receive()).text == "late"
+
+
+async def test_a_batch_is_sent_once_whatever_befalls_it(testbed: TestBed) -> None:
+    anna, ben = await testbed.probe("anna"), await testbed.probe("ben")
+    lost = testbed.faults.drop(performative="request")
+    late = testbed.faults.delay(30, performative="cfp")
+    # More than the mailbox takes, so that the sender goes on in the middle.
+    total = 300
+    large = AclMessage("inform", "ben", bytes(100_000))
+    batch = [large.replace(reply_with=str(number)) for number in range(total)]
+    batch[0:0] = [AclMessage("request", "ben"), AclMessage("cfp", "ben"), AclMessage("request", "ben")]
+    batch.append(AclMessage("cfp", "ben"))
+    sending = asyncio.create_task(anna.send_many(batch))
+    numbers: list[object] = []
+    async with asyncio.timeout(120):
+        while len(numbers) < total:
+            numbers.append((await ben.receive()).reply_with)
+        assert numbers == [str(number) for number in range(total)]
+        await sending
+    assert (lost.count, late.count) == (2, 2)
+    for _ in range(2):
+        await ben.expect("cfp", timeout=60)
+    await ben.expect_nothing()
+
+
+async def test_requests_are_lost_too_and_the_platform_itself_is_spared(testbed: TestBed) -> None:
+    await testbed.start(Station())
+    probe = await testbed.probe("anna")
+    lost = testbed.faults.drop(sender="anna", performative="request")
+    with pytest.raises(RequestTimeout):
+        await testbed.clock.run(probe.request(AclMessage("request", "station", "x"), timeout=60))
+    assert lost.count == 1
+    assert await probe.ams.find("station") is not None
+    assert lost.count == 1
+
+
+async def test_a_delayed_message_of_an_agent_that_has_left_is_lost(testbed: TestBed) -> None:
+    anna, ben = await testbed.probe("anna"), await testbed.probe("ben")
+    late = testbed.faults.delay(30, sender="anna")
+    await anna.send(AclMessage("inform", "ben"))
+    anna.stop()
+    await testbed.clock.advance(60)
+    assert late.count == 1
+    await ben.expect_nothing()
 
 
 async def test_the_same_seed_loses_the_same_messages() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from typing import cast
 
 import pytest
 
@@ -94,6 +95,13 @@ async def test_a_cancel_that_came_too_late_for_an_answer_ends_the_work_and_no_ag
     assert done == {"one", "two", "three"} - {name}
     await probe.expect_nothing()
     assert name == "one" or "three" not in worker.begun
+
+
+async def test_a_cancel_of_a_sender_without_a_platform_ends_no_agent(testbed: TestBed) -> None:
+    clerk = await testbed.start(Clerk())
+    # At the level "none" a stranger has whatever name it says.
+    cancel = cast(Message, AclMessage("cancel", "worker", sender="stranger", conversation_id="one"))
+    assert not clerk._living.handlers._withdraw(cancel)
 
 
 class Guarded(Agent, supervise="end"):

@@ -10,10 +10,11 @@ from hashlib import md5
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from sealbus._sealbus import AclMessage, AmsAgentDescription, Message as Received
-from sealbus.agent import Agent as Resident, on
+from sealbus.agent import Agent as Resident
 from sealbus.behaviour import Behaviour, Step
 from sealbus.clock import Clock
 from sealbus.errors import AgentStopped, PlatformError, SealbusError, SendError
+from sealbus.mark import on
 from sealbus.spade.behaviour import CyclicBehaviour
 from sealbus.spade.container import AuthenticationFailure, Container
 from sealbus.spade.jid import JID
@@ -63,6 +64,7 @@ class Agent:
         self._values: dict[str, Any] = {}
         self._resident: _Resident | None = None
         self._is_alive = False
+        self._is_starting = False
         self._is_over = asyncio.Event()
         self._is_over.set()
 
@@ -284,6 +286,18 @@ class _Resident(Resident):
             self.inner.presence._open(self)
             if not self.has_woken.done():
                 self.has_woken.set_result(None)
+
+    def heed_end(self) -> None:
+        """Has the one who starts it told if it ends before it was set up."""
+        life = self._living
+        assert life._task is not None
+
+        def ended(_: asyncio.Task[None]) -> None:
+            self.inner._end()
+            if not self.has_woken.done():
+                self.has_woken.set_exception(life.failure or AgentStopped(life.name, "was stopped before it was set up"))
+
+        life._task.add_done_callback(ended)
 
     async def on_message(self, message: Received) -> None:
         await self.inner._hear(message)

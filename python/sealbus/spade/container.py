@@ -96,6 +96,15 @@ class Container:
         """Starts agents. All are on the platform before the first one acts."""
         for agent in agents:
             self._admit(agent)
+        for agent in agents:
+            agent._is_starting = True
+        try:
+            await self._start(agents)
+        finally:
+            for agent in agents:
+                agent._is_starting = False
+
+    async def _start(self, agents: Sequence[Agent]) -> None:
         platform = await self._opened()
         for agent in agents:
             earlier = self._agents.get(str(agent.jid))
@@ -106,10 +115,14 @@ class Container:
             await platform._start_each([(resident, resident.name) for resident in residents])
         except PlatformError as refused:
             raise AuthenticationFailure(str(refused)) from refused
+        for resident in residents:
+            resident.heed_end()
         self._agents.update((str(agent.jid), agent) for agent in agents)
         await asyncio.gather(*(resident.has_woken for resident in residents))
 
     def _admit(self, agent: Agent) -> None:
+        if agent._is_starting:
+            raise PlatformError(f"agent {agent.jid} is being started already")
         domain = agent.jid.domain
         if self._domain not in (None, domain):
             problem = f"cannot start {agent.jid}: the domain {self._domain} stands for this program's platform"

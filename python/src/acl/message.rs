@@ -252,7 +252,16 @@ impl PyAclMessage {
                 "receivers" => message.receivers = aid::list_from_python(given)?,
                 "reply_to" => message.reply_to = aid::list_from_python(given)?,
                 "content" => message.content = content_from_python(given)?,
-                "body" => body::put(&mut message, &value)?,
+                "body" => match given {
+                    Some(body) => body::put(&mut message, body)?,
+                    None => {
+                        message.content = None;
+                        // They belonged to the body.
+                        if message.language.take().is_some() {
+                            message.ontology = None;
+                        }
+                    }
+                },
                 "language" => message.language = parameter()?,
                 "encoding" => message.encoding = parameter()?,
                 "ontology" => message.ontology = parameter()?,

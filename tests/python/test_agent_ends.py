@@ -1,0 +1,173 @@
+"""The end of agents and platforms on purpose and by failures, and the beginnings that are refused."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+import uvloop
+
+from sealbus import AclMessage, Agent, AgentFailed, AgentStopped, EventLoop, Message, Platform, PlatformError
+
+from test_agents import Echo
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[Platform]:
+    async with Platform() as platform:
+        yield platform
+
+
+async def test_stop_lets_the_agent_leave_after_its_hook() -> None:
+    events: list[str] = []
+
+    class Brief(Agent):
+        async def setup(self) -> None:
+            self.stop()
+            await asyncio.sleep(0.01)
+            events.append("setup")
+
+        async def teardown(self) -> None:
+            reply = await self.request(AclMessage("request", "echo", "bye"), timeout=60)
+            events.append(reply.text)
+
+    async with Platform() as platform:
+        await platform.start(Echo("echo"))
+        brief = await platform.start(Brief())
+        while len(events) < 2:
+            await asyncio.sleep(0.001)
+        while True:
+            try:
+                await brief.send(AclMessage("inform", "echo"))
+                await asyncio.sleep(0.001)
+            except AgentStopped:
+                break
+        with pytest.raises(AgentStopped):
+            await brief.receive()
+    assert events == ["setup", "bye"]
+
+
+async def test_leaving_the_platform_ends_hooks_that_wait() -> None:
+    began: list[str] = []
+    events: list[str] = []
+
+    class Waiting(Agent):
+        async def setup(self) -> None:
+            began.append("waiting")
+            try:
+                await self.receive()
+            except AgentStopped:
+                events.append("stopped")
+                raise
+
+        async def teardown(self) -> None:
+            events.append("teardown")
+
+    class Sleeping(Agent):
+        async def setup(self) -> None:
+            began.append("sleeping")
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                events.append("cancelled")
+                raise
+
+    async with Platform() as platform:
+        await platform.start(Waiting())
+        await platform.start(Sleeping())
+        while len(began) < 2:
+            await asyncio.sleep(0.001)
+    assert events == ["stopped", "teardown", "cancelled"]
+
+
+@pytest.mark.parametrize("hook", ["setup", "teardown", "task"])
+async def test_a_failing_hook_ends_its_agent_and_no_other(
+    hook: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Faulty(Agent):
+        def fail(self, here: str) -> None:
+            if hook == here:
+                raise ValueError("out of order")
+
+        async def setup(self) -> None:
+            self.fail("setup")
+            if hook == "task":
+                self.create_task(self.task())
+
+        async def task(self) -> None:
+            await asyncio.sleep(0)
+            self.fail("task")
+
+        async def on_message(self, message: Message) -> None:
+            self.stop()
+
+        async def teardown(self) -> None:
+            self.fail("teardown")
+
+    with pytest.raises(AgentFailed, match="out of order") as caught:
+        async with Platform() as platform:
+            await platform.start(Faulty("faulty"))
+            await platform.start(Echo("echo"))
+            anna = await platform.start(Agent("anna"))
+            with caplog.at_level(logging.CRITICAL, "sealbus"):
+                await anna.send(AclMessage("inform", "faulty"))
+                reply = await anna.request(AclMessage("request", "echo", "fine"), timeout=60)
+                assert reply.text == "fine"
+                while await anna.ams.find("faulty") is not None:
+                    await asyncio.sleep(0.001)
+            name = platform.name
+    assert caught.value.agent == f"faulty@{name}"
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert f"faulty@{name}" in str(caught.value)
+
+
+async def test_several_failures_come_together() -> None:
+    class Faulty(Agent):
+        async def setup(self) -> None:
+            raise ValueError(self.name)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with Platform() as platform:
+            await platform.start_all(Faulty("one"), Faulty("two"))
+            await platform.wait()
+    assert [type(failure) for failure in caught.value.exceptions] == [AgentFailed, AgentFailed]
+
+
+async def test_a_name_is_taken_once(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    with pytest.raises(PlatformError, match="anna"):
+        await platform.start(Agent("anna"))
+    with pytest.raises(PlatformError, match="on a platform already"):
+        await platform.start(anna)
+    with pytest.raises(PlatformError):
+        await platform.start(Agent("not legal"))
+    with pytest.raises(AgentStopped, match=r"not on a platform.*run"):
+        await Agent("elsewhere").receive()
+
+
+async def test_one_loop_holds_several_platforms() -> None:
+    async with Platform() as one, Platform() as two:
+        first, second = await one.start(Agent("anna")), await two.start(Agent("anna"))
+        await first.send(AclMessage("inform", "anna", "one"))
+        await second.send(AclMessage("inform", "anna", "two"))
+        assert (await first.receive(timeout=60)).text == "one"
+        assert (await second.receive(timeout=60)).text == "two"
+
+
+async def test_an_exception_in_the_block_is_what_is_raised() -> None:
+    with pytest.raises(KeyError):
+        async with Platform() as platform:
+            await platform.start(Agent("anna"))
+            raise KeyError
+
+
+def test_agents_live_in_any_loop() -> None:
+    async def converse() -> str:
+        async with Platform() as platform:
+            await platform.start(Echo("echo"))
+            anna = await platform.start(Agent("anna"))
+            return (await anna.request(AclMessage("request", "echo", "hello"), timeout=60)).text
+
+    for factory in [asyncio.new_event_loop, uvloop.new_event_loop, EventLoop] * 3:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            assert runner.run(converse()) == "hello"
