@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# Longer than 500 lines: a reader who trusts nothing of Sealbus reads and runs this file alone.
 """Verifies a file of evidence of a Sealbus platform, with nothing of Sealbus.
 
     tools/verify_evidence.py --root factory.pem --against seen.checkpoint --quorum 2 --json order-17.evidence
