@@ -156,6 +156,16 @@ def test_a_platform_moves_to_etcd_by_a_backup(platform: Make, cluster: Start) ->
     again = factory.directory / "again"
     twice = sealbus("restore", backup, "--manifest", factory.manifest, "--state", again, expect=1).stderr.decode()
     assert "etcd holds" in twice, twice
+    # No Master leads on half a state, and what an interrupted restore left overruns none that is complete.
+    etcd.ctl("put", "/sealbus/factory/rows/restoring", "another")
+    refused = sealbus("up", factory.manifest, "--state", factory.state, expect=1).stderr.decode()
+    assert "restore-unfinished" in refused, refused
+    etcd.ctl("del", "/sealbus/factory/rows/restoring")
+    draft = factory.state / "restored.draft"
+    draft.write_text("another")
+    refused = factory.tell("restore", backup, "--manifest", factory.manifest, expect=1).stderr.decode()
+    assert "restored.draft" in refused, refused
+    draft.unlink()
     factory.up()
     assert factory.active("seller")["seller"]["pid"] == before
     # Without [store] the state would seem to be lost.

@@ -27,6 +27,7 @@ pub mod frames;
 mod grpc;
 mod http;
 mod input;
+mod lines;
 mod log;
 pub mod neighbour;
 mod operations;

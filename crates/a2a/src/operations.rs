@@ -24,7 +24,7 @@ use crate::stream::Stream;
 use crate::tasks::{Task, Tasks, new_id, now};
 use crate::wire::{Configuration, ListTasks, OneConfig, OneTask, SendMessage, history, read};
 use crate::work::{Wish, Work};
-use crate::{acl, talk, webhook};
+use crate::{acl, lines, talk, webhook};
 
 /// An operation, with its parameters.
 pub(crate) enum Operation {
@@ -247,7 +247,9 @@ impl Desk<'_> {
             if !chain.is_empty() {
                 let (caller, id) = (self.tasks.caller.voice.name(), &task.opening.head.id);
                 let agent = &self.agent.local;
-                tracing::info!(caller, agent, task = id, on_behalf_of = %chain, "a caller asks on behalf of others");
+                if let Some(left_out) = lines::admit(caller) {
+                    tracing::info!(caller, agent, task = id, on_behalf_of = %chain, left_out, "a caller asks on behalf of others");
+                }
             }
             let (agent, trace) = (self.agent.clone(), self.trace.clone());
             Work::begin(&self.tasks, &task, agent, wish, trace);

@@ -10,7 +10,7 @@ use crate::Fault;
 /// Webhooks of one task.
 pub(crate) const MOST_WEBHOOKS: usize = 4;
 /// Longest URL, token and credentials, in bytes.
-const LONGEST_TEXT: usize = 1_024;
+const LONGEST_FIELD: usize = 1_024;
 
 /// `TaskPushNotificationConfig`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -55,13 +55,13 @@ impl PushConfig {
             let is_http = matches!(url.scheme_str(), Some("https" | "http"));
             is_http && url.authority().is_some_and(|it| !it.as_str().contains('@'))
         });
-        if !is_url || self.url.len() > LONGEST_TEXT {
+        if !is_url || self.url.len() > LONGEST_FIELD {
             return wrong("url", "it is a URL of https with at most 1024 bytes");
         }
         if self.id.len() > 256 {
             return wrong("id", "it has at most 256 bytes");
         }
-        let is_value = |it: &str| it.len() <= LONGEST_TEXT && HeaderValue::from_str(it).is_ok();
+        let is_value = |it: &str| it.len() <= LONGEST_FIELD && HeaderValue::from_str(it).is_ok();
         if !is_value(&self.token) {
             return wrong("token", "it is a value of a header with at most 1024 bytes");
         }
@@ -130,9 +130,9 @@ mod tests {
             json!({"url": "ftp://hooks.example"}),
             json!({"url": "/relative"}),
             json!({"url": "https://user@hooks.example"}),
-            json!({"url": format!("https://hooks.example/{}", "x".repeat(LONGEST_TEXT))}),
+            json!({"url": format!("https://hooks.example/{}", "x".repeat(LONGEST_FIELD))}),
             json!({"token": "two\r\nX-Smuggled: 1"}),
-            json!({"token": "x".repeat(LONGEST_TEXT + 1)}),
+            json!({"token": "x".repeat(LONGEST_FIELD + 1)}),
             json!({"id": "x".repeat(257)}),
             json!({"authentication": {"scheme": "Bearer\r\nX: 1", "credentials": "c"}}),
             json!({"authentication": {"scheme": "", "credentials": "c"}}),

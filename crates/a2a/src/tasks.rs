@@ -352,7 +352,9 @@ impl TaskTable {
         *kept = match change(shelf, id, bytes) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
-                tracing::error!(task = id, %error, "a task is kept no longer, and does not outlive the gateway: make room on the disk");
+                if let Some(left_out) = crate::lines::admit("files") {
+                    tracing::error!(task = id, %error, left_out, "a task is kept no longer, and does not outlive the gateway: make room on the disk");
+                }
                 shelf.remove(id);
                 None
             }

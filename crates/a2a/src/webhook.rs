@@ -14,10 +14,10 @@ use sealbus_web::{Client, WebError, whole};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-use crate::Fault;
 use crate::push::{Authentication, KeptWebhook, PushConfig, Webhook};
 use crate::record::Posting;
 use crate::tasks::{Task, Tasks};
+use crate::{Fault, lines};
 
 /// The time for one post, and the pauses before it is tried again.
 const POST_TIME: Duration = Duration::from_secs(15);
@@ -78,8 +78,15 @@ async fn tell(tasks: &Tasks, task: &Task, config: &PushConfig, web: &Client, mut
         if let Some(next) = task.read(|log| log.after(at)) {
             at = next.number;
             if let Err(reason) = post(config, &next.told, web, &tasks.posts).await {
-                let url = shown(&config.url, 200);
-                tracing::warn!(url, "a webhook is told nothing more: {reason}");
+                let (caller, url) = (tasks.caller.voice.name(), shown(&config.url, 200));
+                if let Some(left_out) = lines::admit(caller) {
+                    tracing::warn!(
+                        caller,
+                        url,
+                        left_out,
+                        "a webhook is told nothing more: {reason}"
+                    );
+                }
                 tasks.note_webhook(task, &Posting::Lost(config.id.clone()), at);
                 return;
             }

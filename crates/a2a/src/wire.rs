@@ -12,6 +12,8 @@ use crate::push::PushConfig;
 
 /// Most values in a body. In memory, each takes many times its bytes in the body.
 pub(crate) const MOST_VALUES: usize = 65_536;
+/// Longest text of an error or a state, in bytes.
+pub(crate) const LONGEST_TEXT: usize = 4_096;
 /// Longest identifier that a caller may choose, in bytes.
 const LONGEST_ID: usize = 1_024;
 /// Most parts of a message.

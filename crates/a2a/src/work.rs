@@ -23,11 +23,10 @@ use crate::catalogue::{Exposed, PROTOCOL, Skill};
 use crate::input::{Input, choose};
 use crate::log::{Change, Log, State};
 use crate::tasks::{Task, Tasks};
+use crate::wire::LONGEST_TEXT;
 
 /// A task ends if its agent says nothing for this time, or if its caller leaves a question unanswered for this time.
 const SILENCE: Duration = Duration::from_secs(3_600);
-/// Longest text of a state, in bytes.
-const LONGEST_TEXT: usize = 4_096;
 
 /// How long an agent may be away that does not get a message, or was told to stop.
 const RETURN: Duration = Duration::from_secs(60);

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use sealbus_bus::{LocalAgent, Moment, RefusalReason, Refused};
@@ -65,7 +64,7 @@ pub(crate) fn sign<'a>(written: impl Iterator<Item = &'a Written>) {
         .collect();
     let signers = authors.iter().map(|(signer, _)| &**signer);
     let said: Vec<_> = signers.zip(statements.iter().map(|of| &**of)).collect();
-    match sign_together(&said, milliseconds()) {
+    match sign_together(&said, Moment::now().unix_ms()) {
         Ok(evidence) => {
             let written = authors.iter().flat_map(|(_, written)| written);
             for (written, evidence) in written.zip(evidence) {
@@ -74,11 +73,6 @@ pub(crate) fn sign<'a>(written: impl Iterator<Item = &'a Written>) {
         }
         Err(error) => tracing::warn!(%error, "messages cannot be signed"),
     }
-}
-
-/// The time, in milliseconds since 1970-01-01T00:00:00Z.
-fn milliseconds() -> u64 {
-    Moment::from(SystemTime::now()).unix_ms()
 }
 
 /// A verifier of what comes from one source.
@@ -102,7 +96,7 @@ pub(crate) fn verify(
     let statement = statement.ok_or_else(|| {
         not_proved("it is nothing that an agent says, and brings an agent's proof".to_owned())
     })?;
-    let now = milliseconds();
+    let now = Moment::now().unix_ms();
     let evidence = Evidence::decode_with(verifier, shown, statement, trust, now);
     let evidence = evidence.map_err(|error| Refused {
         reason: match &error {

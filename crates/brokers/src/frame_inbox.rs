@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use sealbus_bus::text::LONGEST_EXPLANATION;
 use sealbus_bus::{
     ArrivedFrame, Bus, FrameCredit, FrameOrigin, LostFrame, Provenance, RefusalReason, Refused,
     UndeliverableReason,
@@ -16,7 +17,7 @@ use sealbus_seal::{Identity, SecurityLevel, Timestamp};
 use crate::authorship::{self, LastNumbers};
 use crate::deliveries::{Delivered, Deliveries};
 use crate::envelope::{Delivery, Kind};
-use crate::process_link::{FRAME_HEAD, LONGEST_TEXT, ProcessLink};
+use crate::process_link::{FRAME_HEAD, ProcessLink};
 use crate::proofs;
 use crate::reconnecting::{Inbox, RefusedDelivery, receive};
 use crate::stamp::OrderStamp;
@@ -192,7 +193,7 @@ impl FrameInbox {
             Some(Kind::Refused {
                 reason,
                 explanation,
-            }) if explanation.len() <= LONGEST_TEXT => Some(Refused {
+            }) if explanation.len() <= LONGEST_EXPLANATION => Some(Refused {
                 reason,
                 explanation: explanation.to_string(),
             }),

@@ -6,10 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use sealbus_bus::{
-    Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, Window, WindowListener,
-    asks_for_proof,
+    ANY_LENGTH, Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, Window,
+    WindowListener, asks_for_proof, sleep_until,
 };
-use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_proof::{Statement, Verifier};
 use sealbus_seal::{Identity, SecurityLevel, Trust};
@@ -20,7 +19,6 @@ use crate::deliveries::{Delivered, Deliveries};
 use crate::envelope::Delivery;
 use crate::held::Tag;
 use crate::link::Link;
-use crate::pause::sleep_until;
 use crate::reconnecting::{Inbox, RefusedDelivery, receive};
 use crate::stamp::OrderStamp;
 
@@ -276,7 +274,7 @@ impl AgentInbox {
             );
             return Err(refused(by, RefusalReason::TooLarge, text));
         }
-        let message = EncodedMessage::new(delivery.payload, &Limits::default())
+        let message = EncodedMessage::new(delivery.payload, &ANY_LENGTH)
             .ok()
             .filter(|message| message.length() == message.bytes().len())
             .ok_or_else(|| {

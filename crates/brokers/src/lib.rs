@@ -39,7 +39,6 @@ mod incoming;
 mod lasting_port;
 mod link;
 mod passed_over;
-mod pause;
 mod process_link;
 mod proofs;
 mod publisher;

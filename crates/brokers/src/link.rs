@@ -100,12 +100,11 @@ impl Sends for Link {
         let Some(bus) = self.wire.bus().upgrade() else {
             return;
         };
-        let sender = self.agent.name();
         for outcome in outcomes {
             match outcome {
                 Outcome::Returned { receiver, messages } => {
                     let returned = |(_, payload)| Returned {
-                        sender: sender.clone(),
+                        sender: self.agent.clone(),
                         payload,
                     };
                     let messages = messages.into_iter().map(returned).collect();
@@ -119,7 +118,7 @@ impl Sends for Link {
                     payload,
                     reason,
                     ..
-                } => bus.undeliverable(sender, &receiver, &payload, &reason),
+                } => bus.undeliverable(self.agent.name(), &receiver, &payload, &reason),
             }
         }
     }

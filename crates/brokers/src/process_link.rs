@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sealbus_bus::text::LONGEST_EXPLANATION;
 use sealbus_bus::{
     FrameSender, Gate, LocalAgent, LostFrame, OutgoingFrame, ProcessDestination, RefusalReason,
     Rejected, UndeliverableReason,
@@ -29,8 +30,6 @@ pub(crate) const FRAME_HEAD: usize = 64 << 10;
 const NO_QUEUE: Duration = Duration::from_millis(500);
 /// Other processes whose agents are remembered.
 const PROCESSES: usize = 65_536;
-/// The longest explanation of a refusal, in bytes.
-pub(crate) const LONGEST_TEXT: usize = 1000;
 
 /// The note on a frame on its way.
 #[derive(Clone)]
@@ -179,14 +178,10 @@ impl ProcessLink {
         let Some(way) = self.way(receiver) else {
             return;
         };
-        let mut cut = text.len().min(LONGEST_TEXT);
-        while !text.is_char_boundary(cut) {
-            cut -= 1;
-        }
         let note = Note::Refused {
             author,
             reason,
-            text: text[..cut].into(),
+            text: text[..text.floor_char_boundary(LONGEST_EXPLANATION)].into(),
         };
         // A receiver without a queue has ended. Beyond the room for refusals, the sender learns of it because the frame is
         // not acknowledged.

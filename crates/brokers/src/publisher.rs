@@ -10,12 +10,11 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use sealbus_bus::UndeliverableReason;
+use sealbus_bus::{UndeliverableReason, sleep_until};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::authorship;
 use crate::client::{Answer, BrokerFailure, Condition, Sending};
-use crate::pause::sleep_until;
 use crate::wire::{Open, Sends};
 
 /// The pause before a message that the broker refused is published again.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealbus_bus::{Bus, Refused};
+use sealbus_bus::{Bus, Refused, sleep_until};
 use tokio::time::{sleep, timeout};
 
 use crate::client::Receiving;
@@ -11,7 +11,6 @@ use crate::config::BrokerConfig;
 use crate::deliveries::{Arrival, Broken, Delivered, Deliveries};
 use crate::envelope::Delivery;
 use crate::incoming::Sorted;
-use crate::pause::sleep_until;
 use crate::stamp::OrderStamp;
 use crate::wire::Sends;
 

@@ -58,3 +58,42 @@ async fn messages_held_for_a_receiver_outlive_their_sender_and_fail_nobody_elses
     assert_eq!(received, ["from one that leaves", "from one that stays"]);
     drop(from_bob);
 }
+
+#[tokio::test]
+async fn messages_that_come_back_after_their_sender_has_left_are_sent_again() {
+    let broker = MemoryBroker::quiet();
+    let ground = broker.ground(SecurityLevel::Auth, BrokerPromise::Durable);
+    let pair = Pair::open(ground, broker.connecting()).await;
+    let Pair {
+        directory,
+        here,
+        there,
+        ..
+    } = &pair;
+    let (from_gone, _at_gone) = pair.attach(here, "gone@factory").await;
+    let locate = |location| {
+        directory
+            .0
+            .lock()
+            .insert("bob@factory".to_owned(), location);
+        here.bus.location_changed("bob@factory");
+    };
+    // The directory knows bob before he has a queue.
+    locate(Location::Process(there.contact()));
+    for number in 0..3 {
+        let text = number.to_string();
+        from_gone.try_send(message("bob@factory", &text)).unwrap();
+    }
+    here.bus.detach("gone@factory");
+    wait_for("the broker to give them back", async || {
+        here.bus.counters().returned >= 3
+    })
+    .await;
+    locate(Location::InTransit);
+    let (_from_bob, mut at_bob) = pair.attach(there, "bob@factory").await;
+    locate(Location::Process(there.contact()));
+    for number in 0..3 {
+        assert_eq!(text(receive(&mut at_bob).await), number.to_string());
+    }
+    assert_eq!(here.bus.counters().undeliverable, 0);
+}

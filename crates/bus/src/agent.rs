@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
 
 use parking_lot::RwLock;
 use sealbus_fipa::Aid;
@@ -151,7 +150,7 @@ impl LocalAgent {
     /// # Errors
     /// [`NoSigner`] if the agent cannot sign.
     pub fn sign_one(&self, statement: Hash) -> Result<Vec<u8>, NoSigner> {
-        let now = Moment::from(SystemTime::now()).unix_ms();
+        let now = Moment::now().unix_ms();
         Ok(self.signer()?.sign_one(statement, now)?)
     }
 

@@ -23,7 +23,7 @@ use crate::limits::OWN_ENCODING;
 use crate::mailbox::MailboxLimits;
 use crate::message::{Provenance, ReceivedMessage};
 use crate::permission::MessageRules;
-use crate::refusal::{Refusal, RefusalLog, RefusalReason, Refused};
+use crate::refusal::{LogShares, Refusal, RefusalLog, RefusalReason, Refused};
 use crate::resolver::{ProcessEndpoint, Resolver};
 use crate::route::Route;
 use crate::sealed::Sealer;
@@ -109,6 +109,8 @@ pub(crate) struct Inner {
     /// Messages that arrived at agents that have left.
     pub(crate) received_before: AtomicU64,
     pub(crate) undeliverable: AtomicU64,
+    /// The shares of the log for lines that others cause.
+    lines: Mutex<LogShares>,
     pub(crate) returned: AtomicU64,
 }
 
@@ -154,6 +156,7 @@ impl Bus {
                 accepted_before: AtomicU64::new(0),
                 received_before: AtomicU64::new(0),
                 undeliverable: AtomicU64::new(0),
+                lines: Mutex::default(),
                 returned: AtomicU64::new(0),
             }),
         }
@@ -402,7 +405,7 @@ impl Bus {
         self.inner.undeliverable.fetch_add(1, Ordering::Relaxed);
         tracing::debug!(target: "sealbus::undeliverable", sender, receiver, %reason, "message not delivered");
         let Some(agent) = self.agent(sender) else {
-            return;
+            return self.note_untold(sender, receiver, reason);
         };
         if let Some(notice) = failure_notice(&self.inner.ams, lost, receiver, reason) {
             agent.mailbox().push_notice(ReceivedMessage::shared(
@@ -410,6 +413,23 @@ impl Bus {
                 Provenance::Platform,
             ));
         }
+    }
+
+    /// Whether to write a line about this source to the log now. If so, returns the number of lines left out since the last one.
+    pub fn admit_line(&self, source: &str) -> Option<u64> {
+        self.inner.lines.lock().admit(source.to_owned())
+    }
+
+    /// Logs a message that was not delivered and whose sender is not here, as far as that sender's share of the log goes.
+    fn note_untold(&self, sender: &str, receiver: &str, reason: &UndeliverableReason) {
+        let Some(left_out) = self.admit_line(sender) else {
+            return;
+        };
+        tracing::warn!(
+            target: "sealbus::undeliverable",
+            sender, receiver, %reason, left_out,
+            "a message is lost, and its sender is not here to be told"
+        );
     }
 
     /// The security level of all messages to other processes, if there is a transport.

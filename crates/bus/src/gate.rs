@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
+use crate::waiting::until;
+
 /// The number of messages that a sender may send after its turn before it queues again, as long as there is room. A
 /// turn for one message alone would cost a switch of tasks, and often a write, for each message.
 const BURST: u32 = 128;
@@ -147,25 +149,17 @@ impl Gate {
 
     /// As [`pass`](Self::pass), for the sender of this number (not 0). The sender may send some more afterwards before
     /// it must queue.
-    pub async fn pass_as<T>(&self, sender: u64, mut attempt: impl FnMut() -> Option<T>) -> T {
+    pub async fn pass_as<T>(&self, sender: u64, attempt: impl FnMut() -> Option<T>) -> T {
         let mut place = QueuePlace::take(self, sender);
         // The semaphore is never closed. The place is kept until the end in any case.
         let turn = self.first.acquire().await;
-        loop {
-            let room = self.room.notified();
-            tokio::pin!(room);
-            // Registered before the attempt, so that room made in between is not missed.
-            room.as_mut().enable();
-            if let Some(answer) = attempt() {
-                place.has_passed = true;
-                drop(place);
-                drop(turn);
-                // There may be room for the next one as well.
-                self.open();
-                return answer;
-            }
-            room.await;
-        }
+        let answer = until(&self.room, attempt).await;
+        place.has_passed = true;
+        drop(place);
+        drop(turn);
+        // There may be room for the next one as well.
+        self.open();
+        answer
     }
 }
 

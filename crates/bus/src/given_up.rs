@@ -14,8 +14,7 @@ impl Bus {
             return;
         }
         let reason = UndeliverableReason::ProcessUnreachable(why.to_owned());
-        let routes: Vec<_> = self.inner.routes.read().values().cloned().collect();
-        for route in routes {
+        for route in self.routes() {
             search::abandon(self, &route, None, &reason);
         }
         if let Some(inlet) = self.inner.inlet.get() {

@@ -41,6 +41,7 @@ mod session;
 mod tap;
 pub mod text;
 mod transport;
+mod waiting;
 mod ways;
 
 pub use acknowledgement::Acknowledgement;
@@ -67,7 +68,7 @@ pub use mailbox::{
     mailbox,
 };
 pub use message::{Provenance, ReceivedMessage, SealedWords, shared_size};
-pub use moment::Moment;
+pub use moment::{Moment, milliseconds};
 pub use origin::{ForeignOrigin, ORIGIN_PARAMETER};
 pub use outbox::Outbox;
 pub use permission::Permit;
@@ -80,6 +81,7 @@ pub use sealed::{
 pub use session::SessionNumber;
 pub use tap::{Arrival, Tap, Watcher};
 pub use transport::{Capabilities, Destination, LinkCounts, Outgoing, Transport, TransportError};
+pub use waiting::{sleep_until, until};
 pub use ways::Returned;
 
 /// An identifier that holds just a name. The name is legal because an agent was attached, or a message decoded, under

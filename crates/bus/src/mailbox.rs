@@ -230,6 +230,21 @@ impl Mailbox {
         })
     }
 
+    /// The first message with this conversation-id that `matches`, if one is there. It looks at the first 64 messages with
+    /// this id, and at no others.
+    pub fn try_receive_named(
+        &mut self,
+        id: &str,
+        matches: impl FnMut(&ReceivedMessage) -> bool,
+    ) -> Option<ReceivedMessage> {
+        let limits = &self.shared.limits;
+        self.shared.take(|inner| {
+            let entry = inner.queue.remove_named(id, matches)?;
+            inner.settle(&entry, limits);
+            Some(entry.message)
+        })
+    }
+
     /// Waits until there is a message, then appends up to `most` messages to `out`. Returns their number; 0 only if the
     /// mailbox was closed and is empty. Safe to cancel.
     pub async fn recv_many(&mut self, out: &mut Vec<ReceivedMessage>, most: usize) -> usize {

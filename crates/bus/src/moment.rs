@@ -18,6 +18,11 @@ impl Moment {
     /// The last moment a FIPA date-time can name: the end of the year 9999.
     pub const MAX: Self = Self(NonZeroU64::MIN.saturating_add(253_402_300_799_999));
 
+    /// The present moment, by the clock of this machine.
+    pub fn now() -> Self {
+        Self::from(SystemTime::now())
+    }
+
     /// A moment from milliseconds since 1970, capped at [`Moment::MAX`].
     pub const fn from_unix_ms(milliseconds: u64) -> Self {
         if milliseconds > Self::MAX.unix_ms() {
@@ -49,6 +54,11 @@ impl Moment {
     }
 }
 
+/// Whole milliseconds of a time, as others are told of it.
+pub fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Default for Moment {
     /// The beginning of 1970.
     fn default() -> Self {
@@ -66,7 +76,7 @@ impl From<SystemTime> for Moment {
     /// Cuts the time to milliseconds. A time before 1970 counts as 1970.
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self::from_unix_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        Self::from_unix_ms(milliseconds(since))
     }
 }
 

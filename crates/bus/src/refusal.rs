@@ -14,7 +14,7 @@ use sealbus_seal::VerifyError;
 use sealbus_seal::binding::BindingError;
 use tokio::sync::Notify;
 
-use crate::text::excerpt;
+use crate::text::{LONGEST_EXPLANATION, excerpt};
 pub use shares::{Allowance, Budget, LogShares};
 
 /// Why something was refused.
@@ -169,8 +169,6 @@ pub struct Refusal {
 
 /// The number of refusals kept for inspection. The counts go on.
 const KEPT: usize = 1024;
-/// The longest text of a refusal, in characters. Much of the text comes from the refused party.
-const LONGEST_TEXT: usize = 1000;
 /// The latest refusals, and the number of refusals of each kind.
 #[derive(Debug, Default)]
 pub struct RefusalLog {
@@ -198,7 +196,7 @@ fn source(refusal: &Refusal) -> String {
 impl RefusalLog {
     /// Notes a refusal and logs it (target `sealbus::refused`), unless its source has filled its share of the log.
     pub fn note(&self, refusal: Refusal) {
-        let short = |text: &str| excerpt(text, LONGEST_TEXT);
+        let short = |text: &str| excerpt(text, LONGEST_EXPLANATION);
         let refusal = Refusal {
             tried_by: short(&refusal.tried_by),
             proved: refusal.proved.as_deref().map(short),
@@ -319,7 +317,11 @@ mod tests {
         log.note(refusal(&name, None));
         let last = log.last();
         let shown = &last[0].tried_by;
-        assert!(shown.len() <= LONGEST_TEXT + 8, "{} bytes", shown.len());
+        assert!(
+            shown.len() <= LONGEST_EXPLANATION + 8,
+            "{} bytes",
+            shown.len()
+        );
         assert!(shown.starts_with("\\u{1b}[2J"), "{shown}");
         assert_eq!(log.total(), 1);
     }

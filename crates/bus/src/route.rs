@@ -302,4 +302,12 @@ impl Route {
             patience: Mutex::default(),
         }
     }
+
+    /// Whether messages wait here for the receiver, or are on their way back.
+    pub(crate) fn is_awaited(&self) -> bool {
+        match &*self.state.lock() {
+            State::Held(held) => held.awaiting_return || !held.queue.is_empty(),
+            State::Local(_) | State::Remote(_) | State::Ended => false,
+        }
+    }
 }

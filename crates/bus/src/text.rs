@@ -3,6 +3,10 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+/// The longest explanation of a refusal: bytes on its way to another process, characters in the log. Much of it comes from
+/// the refused party.
+pub const LONGEST_EXPLANATION: usize = 1000;
+
 /// Whether a character may control a terminal, change the order of the text around it, or stand in it unseen. Two
 /// joiners without a width are let through, because some scripts are not written without them.
 fn is_unsafe(character: char) -> bool {

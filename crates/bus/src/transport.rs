@@ -89,7 +89,8 @@ pub trait Transport: Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
-    /// Waits until all accepted messages have arrived, for `grace` at most, then closes all connections.
+    /// Waits until all accepted messages have arrived, for `grace` at most, then closes all connections. Before that, the bus has
+    /// [handed over](crate::Bus::settle) what waited for its receivers.
     fn shut_down(&self, grace: Duration) -> BoxFuture<'_, ()>;
 
     /// Makes an agent of this process reachable, and lets it send.
@@ -101,7 +102,7 @@ pub trait Transport: Send + Sync {
     /// The agent has a new credential: use it from now on, also on open connections.
     fn credential_changed(&self, agent: &Arc<LocalAgent>);
 
-    /// The agent has left this process.
+    /// The agent has left this process. The bus may still hand over messages that the agent sent before.
     fn detach(&self, agent: &Arc<LocalAgent>);
 
     /// Whether messages can come to an agent, from now on. `None` if messages come to every attached agent, or if the

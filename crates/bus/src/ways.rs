@@ -1,25 +1,27 @@
 //! The ways of messages: one route to each agent that is written to, and the messages that wait while it is looked for.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use crate::agent::LocalAgent;
 use crate::bus::Bus;
-use crate::error::Rejected;
+use crate::error::{Rejected, UndeliverableReason};
 use crate::mailbox::PushError;
 use crate::route::{Bottleneck, HeldBody, HeldMessage, HeldMessages, Parcel, Route, Sent, State};
 use crate::search;
 use crate::transport::Destination;
 
+/// The time between two looks at whether messages still wait.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// A message that came back to the bus; see [`Bus::returned`].
 #[derive(Clone, Debug)]
 pub struct Returned {
-    /// The sending agent, of this process.
-    pub sender: Arc<str>,
+    /// The sending agent, of this process. It may have left since.
+    pub sender: Arc<LocalAgent>,
     /// The message's bit-efficient encoding.
     pub payload: Bytes,
 }
@@ -105,7 +107,8 @@ impl Bus {
     }
 
     /// For transports: `messages` holds all messages to `receiver` that a destination had accepted and not delivered,
-    /// in order. The bus sends them to the receiver's present place, before anything newer.
+    /// in order. The bus sends them to the receiver's present place, before anything newer, also those whose senders have
+    /// left since.
     ///
     /// `denied`: the process does not know the agent. Otherwise the process has sent the agent on its way.
     ///
@@ -122,12 +125,9 @@ impl Bus {
             .returned
             .fetch_add(messages.len() as u64, Ordering::Relaxed);
         let mut held = Vec::with_capacity(messages.len());
-        let mut lost: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         for Returned { sender, payload } in messages {
-            let Some(sender) = self.agent(&sender) else {
-                *lost.entry(sender).or_default() += 1;
-                continue;
-            };
+            // An agent that has left and come again has a newer certificate. One that has left for good keeps its last one.
+            let sender = self.agent(sender.name()).unwrap_or(sender);
             let whole = match self.sealer() {
                 Some(sealer) => sealer.came_back(payload.clone()),
                 None => Ok(payload.clone()),
@@ -141,9 +141,6 @@ impl Bus {
                     self.undeliverable(sender.name(), receiver, &payload, &lost.into());
                 }
             }
-        }
-        for (sender, count) in lost {
-            self.note_lost(&sender, receiver, count);
         }
         loop {
             if held.is_empty() && !self.has_messages_for(receiver) {
@@ -175,15 +172,24 @@ impl Bus {
         }
     }
 
-    /// Messages came back whose sender has left in the meantime. Nobody else can prove that it wrote them, and it needs no
-    /// answer.
-    fn note_lost(&self, sender: &str, receiver: &str, count: u64) {
-        self.inner.undeliverable.fetch_add(count, Ordering::Relaxed);
-        tracing::warn!(
-            target: "sealbus::undeliverable",
-            sender, receiver, count,
-            "messages came back from a receiver that has left, and are lost: their sender has left, too"
-        );
+    /// For a process that ends: waits until the bus has handed over the messages that wait for their receivers, for `grace` at
+    /// most. The senders of the others are told, if they are here, and these messages count as undeliverable.
+    pub async fn settle(&self, grace: Duration) {
+        let deadline = Instant::now() + grace;
+        while self.routes().iter().any(|it| it.is_awaited()) && Instant::now() < deadline {
+            tokio::time::sleep(LOOK).await;
+        }
+        let reason = UndeliverableReason::NotFoundInTime {
+            seconds: grace.as_secs(),
+            last: "the sender's process ends".to_owned(),
+        };
+        for route in self.routes() {
+            search::abandon(self, &route, None, &reason);
+        }
+    }
+
+    pub(crate) fn routes(&self) -> Vec<Arc<Route>> {
+        self.inner.routes.read().values().cloned().collect()
     }
 
     /// Whether messages to `receiver` are held. If not, its route is forgotten, and the next message looks for it

@@ -226,26 +226,54 @@ async fn nothing_keeps_an_agent_that_has_left() {
 }
 
 /// A message that came back, in its encoding.
-fn returned(sender: &str, message: AclMessage) -> Returned {
-    let sender = format!("{sender}@factory");
+fn returned(sender: &Arc<LocalAgent>, message: AclMessage) -> Returned {
     let mut payload = Vec::new();
-    let message = message.with_sender(sealbus_bus::aid_of(&sender));
+    let message = message.with_sender(sender.aid());
     bitefficient::encode(&message, &mut payload).unwrap();
     Returned {
-        sender: sender.into(),
+        sender: sender.clone(),
         payload: payload.into(),
     }
 }
 
+/// An agent that has left.
+fn gone(bus: &Bus, name: &str) -> Arc<LocalAgent> {
+    let (outbox, _mailbox) = agent(bus, name);
+    bus.detach(outbox.name());
+    outbox.agent().clone()
+}
+
 #[tokio::test]
-async fn what_comes_back_after_its_sender_has_left_is_counted() {
+async fn what_comes_back_after_its_sender_has_left_is_sent_on_in_order() {
     let bus = bus(|_| ());
-    let (_alice, _mailbox) = agent(&bus, "alice");
+    let (alice, _mailbox) = agent(&bus, "alice");
+    let gone = gone(&bus, "gone");
+    let messages = [(&gone, "1"), (alice.agent(), "2"), (&gone, "3")];
+    let messages = messages.map(|(sender, text)| returned(sender, say("bob", text)));
     let (_bob, mut bobs) = agent(&bus, "bob");
-    let messages = ["gone", "alice", "gone"].map(|sender| returned(sender, say("bob", sender)));
     bus.returned("bob@factory", messages.into(), false, || ());
-    let read = timeout(LONG, bobs.recv()).await.unwrap().unwrap();
-    assert_eq!(read.into_message().content_text(), Some("alice"));
+    for wanted in ["1", "2", "3"] {
+        let read = timeout(LONG, bobs.recv()).await.unwrap().unwrap();
+        assert_eq!(read.into_message().content_text(), Some(wanted));
+    }
+    assert_eq!(bus.counters().undeliverable, 0);
+    let weak = Arc::downgrade(&gone);
+    drop(gone);
+    assert!(weak.upgrade().is_none(), "something keeps the sender");
+}
+
+#[tokio::test]
+async fn what_comes_back_from_an_ended_receiver_to_a_sender_that_has_left_is_counted() {
+    let bus = bus(|_| ());
+    let gone = gone(&bus, "gone");
+    let messages = ["1", "2"].map(|text| returned(&gone, say("bob", text)));
+    bus.returned("bob@factory", messages.into(), false, || ());
+    let given_up = async {
+        while bus.counters().undeliverable < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, given_up).await.unwrap();
     assert_eq!(bus.counters().undeliverable, 2);
 }
 
@@ -253,7 +281,7 @@ async fn what_comes_back_after_its_sender_has_left_is_counted() {
 #[tokio::test]
 async fn what_this_process_encoded_is_never_lost_for_its_form() {
     let bus = bus(|_| ());
-    let (_alice, mut alices) = agent(&bus, "alice");
+    let (alice, mut alices) = agent(&bus, "alice");
     let (_bob, mut bobs) = agent(&bus, "bob");
     let word = Expression::from("x");
     let deep = (0..256).fold(word, |inner, _| Expression::List(vec![inner]));
@@ -264,7 +292,7 @@ async fn what_this_process_encoded_is_never_lost_for_its_form() {
         say("bob", "2").with_user_defined("X-long", long),
         say("bob", &large),
     ] {
-        let lost = returned("alice", message.clone());
+        let lost = returned(alice.agent(), message.clone());
         let why = UndeliverableReason::ReceiverGone;
         bus.undeliverable("alice@factory", "bob@factory", &lost.payload, &why);
         failure(&mut alices).await;
@@ -302,4 +330,42 @@ async fn what_is_held_for_many_receivers_is_bounded_for_all_together() {
         })
         .count();
     assert!((90..=100).contains(&accepted), "{accepted} are held");
+}
+
+/// Says that everybody is moving.
+struct Moving;
+
+impl Resolver for Moving {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Location, ResolveError>> {
+        Box::pin(async { Ok(Location::InTransit) })
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_ends_hands_over_what_it_holds() {
+    let (bus, narrow) = narrow(|_| ());
+    let (alice, _mailbox) = agent(&bus, "alice");
+    alice.try_send(say("bob", "1")).unwrap();
+    bus.detach("alice@factory");
+    // Nobody has looked for bob yet.
+    assert_eq!(narrow.accepted.load(Ordering::SeqCst), 0);
+    timeout(LONG, bus.settle(2 * LONG)).await.unwrap();
+    assert_eq!(narrow.accepted.load(Ordering::SeqCst), 1);
+    assert_eq!(bus.counters().undeliverable, 0);
+}
+
+#[tokio::test]
+async fn senders_are_told_of_what_their_process_holds_at_its_end() {
+    let bus = bus(|_| ());
+    assert!(bus.set_resolver(Arc::new(Moving)));
+    let (alice, mut alices) = agent(&bus, "alice");
+    let (gone, _mailbox) = agent(&bus, "gone");
+    alice.try_send(say("bob", "1")).unwrap();
+    gone.try_send(say("bob", "2")).unwrap();
+    bus.detach("gone@factory");
+    bus.settle(Duration::from_millis(20)).await;
+    let told = failure(&mut alices).await;
+    assert!(told.contains("bob@factory"), "{told}");
+    assert!(told.contains("the sender's process ends"), "{told}");
+    assert_eq!(bus.counters().undeliverable, 2);
 }

@@ -13,7 +13,7 @@ use sealbus_bus::{
 };
 use sealbus_fipa::bitefficient::{self, EncodedMessage};
 use sealbus_fipa::{AclMessage, Content, Expression, Limits, Performative};
-use sealbus_proof::{Base64, Line, MessageLine, disclose, write_file};
+use sealbus_proof::{Blob, Line, MessageLine, disclose, write_file};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::encryption::{Commitment, EncryptionKey};
 
@@ -114,8 +114,8 @@ fn the_receiver_has_the_words_for_others() {
             channel: None,
             qos: String::new(),
             receivers: vec![BEN.to_owned()],
-            message: Base64(message.to_vec()),
-            proof: Base64(Vec::new()),
+            message: Blob(message.to_vec()),
+            proof: Blob(Vec::new()),
         })
     };
     let [another] = row_of(&mut row(), ["the price is 7"]);

@@ -102,6 +102,8 @@ impl CaService {
             at: now,
             reason: Reason::ByOperator,
         };
+        // If the list has no room for all, the first ones are denied.
+        self.is_unpublished = true;
         for (serial, not_after) in &known.certificates {
             self.deny_list
                 .deny_serial(*serial, *not_after, denial)
@@ -109,7 +111,6 @@ impl CaService {
         }
         known.revoked.get_or_insert(denial);
         known.said = revocation::said(said);
-        self.is_unpublished = true;
         self.rows.put(Self::authority_row(name), &*known);
         let what = format!("revoked: {}", why(denial.reason, known.said.as_deref()));
         let subject = format!("authority {name}");

@@ -29,7 +29,7 @@ impl Outlook {
     /// The remaining time from which on the certificate is renewed, and operators are warned.
     pub const SOON: Duration = DAY.saturating_mul(60);
     /// The remaining time from which on the warning is an alarm.
-    pub(crate) const VERY_SOON: Duration = DAY.saturating_mul(14);
+    const VERY_SOON: Duration = DAY.saturating_mul(14);
 
     /// The outlook of a certificate that ends at `not_after`.
     pub fn of(not_after: Timestamp, now: Timestamp) -> Self {

@@ -184,6 +184,7 @@ impl CaService {
                     denial,
                 )
                 .map_err(|error| not_denied(&error))?;
+            self.is_unpublished = true;
         }
         Ok(())
     }
@@ -203,8 +204,22 @@ impl CaService {
         said: Option<&str>,
         now: Timestamp,
     ) -> Result<bool, Fault> {
-        let denial = Denial { at: now, reason };
         let version = self.deny_list.version();
+        let denied = self.deny_each(serials, reason, said, now);
+        // A serial number that is denied already needs no new list. If the list has no room for all, the first ones are denied.
+        let changed = self.deny_list.version() > version;
+        self.is_unpublished |= changed;
+        denied.map(|()| changed)
+    }
+
+    fn deny_each(
+        &mut self,
+        serials: &[Serial],
+        reason: Reason,
+        said: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let denial = Denial { at: now, reason };
         // Another CA may have renewed the same certificate once more.
         for serial in serials {
             let renewed = self.issued.get(serial).and_then(|found| found.renews);
@@ -240,10 +255,7 @@ impl CaService {
                 .enter(0, &subject, None, Some(*serial), what, now);
             tracing::info!(target: "sealbus::certification", %serial, agent = %subject, %reason, "revoked");
         }
-        // A serial number that is denied already needs no new list.
-        let changed = self.deny_list.version() > version;
-        self.is_unpublished |= changed;
-        Ok(changed)
+        Ok(())
     }
 
     /// When and why a certificate was revoked, as far as it is known here.
@@ -370,11 +382,12 @@ impl CaService {
             return Ok(TakenBack::default());
         }
         let held = self.deny_list.len();
+        // If the list has no room for all, the first ones are denied.
+        self.is_unpublished = true;
         let denied_anew = self
             .deny_list
             .take_over(&handed, now)
             .map_err(|error| Fault::new(FaultCode::Full, error.to_string()))?;
-        self.is_unpublished = true;
         for (serial, denial) in handed.serials() {
             let Some(certificate) = self.issued.get_mut(&serial) else {
                 continue;

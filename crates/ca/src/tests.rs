@@ -2,6 +2,7 @@ mod authorities;
 mod blind;
 mod blind_denials;
 mod events;
+mod full;
 mod listed;
 mod long_lived;
 mod restored;

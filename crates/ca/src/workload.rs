@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sealbus_control::workload::{WorkloadIssuer, WorkloadToken};
-use sealbus_control::{Fault, FaultCode};
+use sealbus_control::{Fault, FaultCode, LogShares};
 use sealbus_seal::workload::{PublishedKey, WorkloadClaims, WorkloadKey, check_audience};
 use sealbus_seal::{Identity, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ pub(crate) struct Workload {
     issuer: Option<String>,
     key: Option<WorkloadKey>,
     published: BTreeMap<String, KeptKey>,
+    /// The shares of the log for tokens, by those that ask for them.
+    pub(crate) log: LogShares,
 }
 
 /// A key that is published.
@@ -103,7 +105,10 @@ impl CaService {
             expires,
         };
         let token = key.sign(&claims).map_err(|error| internal(&error))?;
-        tracing::info!(target: "sealbus::certification", agent, audience, "made a workload token");
+        let asker = claims.actor.unwrap_or(claims.subject).to_owned();
+        if let Some(left_out) = self.workload.log.admit(asker) {
+            tracing::info!(target: "sealbus::certification", agent, audience, left_out, "made a workload token");
+        }
         Ok(WorkloadToken {
             token,
             expires: expires.as_unix_seconds() * 1000,

@@ -17,6 +17,7 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 use parking_lot::Mutex;
 use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
+use sealbus_control::LogShares;
 use sealbus_control::mcp::{McpCallerStatus, McpStatus};
 use sealbus_manifest::callers::{CallersEntry, NoPlace};
 use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
@@ -135,6 +136,8 @@ pub(crate) struct Door<S: Service> {
     callers: Keys<Seated<S::Seat>>,
     /// Refused requests, by the word for the reason.
     refused: Mutex<BTreeMap<&'static str, u64>>,
+    /// The shares of the log for those that are sent away, by their addresses.
+    log: Mutex<LogShares>,
 }
 
 /// The word for the reason of a refusal; none for an answer.
@@ -178,6 +181,7 @@ impl<S: Service> Door<S> {
             published: Published::new(voice),
             service,
             refused: Mutex::default(),
+            log: Mutex::default(),
         }))
     }
 
@@ -293,27 +297,25 @@ impl<S: Service> Door<S> {
         head: &Parts,
         guest: &Guest,
     ) -> Result<(&Seated<S::Seat>, Option<u64>), Answer> {
-        let resource = self.entrance.oauth.as_ref().map(|oauth| &oauth.1);
         // A key or a token says more than the connection on which it comes.
         if let Some(agent) = &guest.agent
             && !head.headers.contains_key(AUTHORIZATION)
         {
-            return self
-                .certified(agent)
-                .map_err(|unknown| unauthorized(unknown, resource));
+            let place = self.certified(agent, guest);
+            return place.map_err(|unknown| self.unauthorized(unknown, guest));
         }
         let keys = head.headers.get_all(AUTHORIZATION);
         let shown = self.callers.caller(keys.iter().map(HeaderValue::as_bytes));
-        let token = match shown.map_err(|unknown| unauthorized(unknown, resource))? {
+        let token = match shown.map_err(|unknown| self.unauthorized(unknown, guest))? {
             Shown::Caller(place) => return Ok((place, None)),
             Shown::Token(token) => token,
         };
-        let wrong = || unauthorized(Unknown::WrongKey, resource);
+        let wrong = || self.unauthorized(Unknown::WrongKey, guest);
         let (issuer, _) = self.entrance.oauth.as_ref().ok_or_else(wrong)?;
         let grant = issuer.check(token, guest.certificate.as_deref()).await;
         let grant = grant.map_err(|refusal| match refusal {
             Refusal::Token(error) => {
-                tracing::warn!("a caller's token was refused: {error}");
+                self.sent_away(guest, &format!("a caller's token was refused: {error}"));
                 wrong()
             }
             Refusal::NoKeys(_) => {
@@ -322,8 +324,10 @@ impl<S: Service> Door<S> {
             }
         })?;
         let place = self.callers.granted(&grant).map_err(|unknown| {
-            tracing::warn!(subject = %crate::shown(&grant.subject, 100), "a token speaks for no caller of this gateway");
-            unauthorized(unknown, resource)
+            let subject = crate::shown(&grant.subject, 100);
+            let why = format!("the token of {subject} speaks for no caller of this gateway");
+            self.sent_away(guest, &why);
+            self.unauthorized(unknown, guest)
         })?;
         Ok((place, Some(grant.expires)))
     }
@@ -332,11 +336,13 @@ impl<S: Service> Door<S> {
     fn certified(
         &self,
         agent: &VerifiedIdentity,
+        guest: &Guest,
     ) -> Result<(&Seated<S::Seat>, Option<u64>), Unknown> {
         let trust = self.entrance.trust.as_ref().ok_or(Unknown::WrongKey)?;
         // The connection may be older than a revocation.
         if let Err(error) = trust.check(agent, Timestamp::from(SystemTime::now())) {
-            tracing::warn!("a caller's certificate was refused: {error}");
+            let why = format!("a caller's certificate was refused: {error}");
+            self.sent_away(guest, &why);
             return Err(Unknown::WrongKey);
         }
         let Identity::Agent { name, .. } = agent.identity() else {
@@ -344,9 +350,44 @@ impl<S: Service> Door<S> {
         };
         let place = self.callers.certified(name.as_str()).inspect_err(|_| {
             let agent = agent.identity();
-            tracing::warn!(%agent, "a certificate is that of no caller of this gateway");
+            let why = format!("the certificate of {agent} is that of no caller of this gateway");
+            self.sent_away(guest, &why);
         })?;
         Ok((place, Some(agent.not_after().as_unix_seconds())))
+    }
+
+    /// Logs why somebody is sent away, unless that address has caused too many such lines lately.
+    fn sent_away(&self, guest: &Guest, why: &str) {
+        let from = guest.entry.from;
+        if let Some(left_out) = self.log.lock().admit(from.to_string()) {
+            tracing::warn!(%from, left_out, "{why}");
+        }
+    }
+
+    /// RFC 6750: the answer names the scheme, and no reason why a key is not accepted.
+    fn unauthorized(&self, unknown: Unknown, guest: &Guest) -> Answer {
+        let (status, why, word) = match unknown {
+            Unknown::NoKey => (
+                StatusCode::UNAUTHORIZED,
+                "a key is needed: Authorization: Bearer KEY",
+                None,
+            ),
+            Unknown::WrongKey => {
+                self.sent_away(guest, "a caller with a wrong key was sent away");
+                let word = Some("invalid_token");
+                (StatusCode::UNAUTHORIZED, "the key opens nothing", word)
+            }
+            Unknown::Scopes => (
+                StatusCode::FORBIDDEN,
+                "the token lacks scopes",
+                Some("insufficient_scope"),
+            ),
+        };
+        let resource = self.entrance.oauth.as_ref().map(|oauth| &oauth.1);
+        let mut answer = refused(status, why);
+        let word = challenge(resource, word);
+        answer.headers_mut().insert(WWW_AUTHENTICATE, word);
+        answer
     }
 
     async fn served(&self, mut head: Parts, body: &mut Incoming, guest: &Guest) -> Answer {
@@ -424,29 +465,4 @@ impl<S: Service> Door<S> {
 
 fn refused(status: StatusCode, why: &'static str) -> Answer {
     text_answer(status, Bytes::from_static(why.as_bytes()))
-}
-
-/// RFC 6750: the answer names the scheme, and no reason why a key is not accepted.
-fn unauthorized(unknown: Unknown, resource: Option<&Resource>) -> Answer {
-    let (status, why, word) = match unknown {
-        Unknown::NoKey => (
-            StatusCode::UNAUTHORIZED,
-            "a key is needed: Authorization: Bearer KEY",
-            None,
-        ),
-        Unknown::WrongKey => {
-            tracing::warn!("a caller with a wrong key was sent away");
-            let word = Some("invalid_token");
-            (StatusCode::UNAUTHORIZED, "the key opens nothing", word)
-        }
-        Unknown::Scopes => (
-            StatusCode::FORBIDDEN,
-            "the token lacks scopes",
-            Some("insufficient_scope"),
-        ),
-    };
-    let mut answer = refused(status, why);
-    let word = challenge(resource, word);
-    answer.headers_mut().insert(WWW_AUTHENTICATE, word);
-    answer
 }

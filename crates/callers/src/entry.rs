@@ -33,6 +33,7 @@ impl Entries {
     /// Takes in a connection from this address.
     pub(crate) fn came(&self, from: IpAddr) -> Arc<Entry> {
         Arc::new(Entry {
+            from: from.to_canonical(),
             stranger: self.strangers.came(from.to_canonical()),
             known: self.known.clone(),
             held: Mutex::default(),
@@ -47,6 +48,8 @@ impl Entries {
 
 /// The place of one connection.
 pub(crate) struct Entry {
+    /// Where the connection comes from.
+    pub(crate) from: IpAddr,
     stranger: Stranger<IpAddr>,
     known: Arc<Semaphore>,
     /// A place among all callers' connections, and one among those of the caller that asked first.

@@ -43,5 +43,6 @@ pub use connection::{Answer, text_answer};
 pub use door::Service;
 pub use keys::{NoRandomness, new_key};
 pub use replies::{about, trace};
+pub use sealbus_control::LogShares;
 pub use serving::{Opened, ServeError, follow, follow_news, open, serve};
 pub use shown::shown;

@@ -36,7 +36,7 @@ use acquaintance::Registration;
 use inlet::Inlet;
 pub use last::{LastError, LastEvents};
 pub use request::{Answers, Replies, RequestOptions};
-use sealbus_bus::{Bus, Moment, Outbox, ProcessDestination, ProcessEndpoint, WeakBus};
+use sealbus_bus::{Bus, Moment, Outbox, ProcessDestination, ProcessEndpoint, WeakBus, until};
 pub use subscription::Subscription;
 
 /// How often the events of a leaving agent are checked for their arrival.
@@ -194,17 +194,8 @@ impl Channels {
         limit: Duration,
         mut is_so: impl FnMut(&mut Exchange, Now) -> bool,
     ) -> bool {
-        let wait = async {
-            loop {
-                let news = self.shared.introduced.notified();
-                tokio::pin!(news);
-                news.as_mut().enable();
-                if self.shared.work(&mut is_so) {
-                    break;
-                }
-                news.await;
-            }
-        };
+        let shared = &self.shared;
+        let wait = until(&shared.introduced, || shared.work(&mut is_so).then_some(()));
         let _waiting = WaitingTask::new(&self.shared.waiting);
         match self.shared.bus.upgrade() {
             // The timer belongs to the bus's runtime, even if another runtime polls this future.
@@ -316,7 +307,7 @@ impl Shared {
     fn now(&self) -> Now {
         Now {
             since_start: self.start.elapsed(),
-            moment: Moment::from(SystemTime::now()),
+            moment: Moment::now(),
         }
     }
 

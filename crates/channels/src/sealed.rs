@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_bus::{BoxFuture, NotSealed, Opened, aid_of, set_level};
+use sealbus_bus::{ANY_LENGTH, BoxFuture, NotSealed, Opened, aid_of, set_level};
 use sealbus_fipa::bitefficient::{self, EncodedMessage};
-use sealbus_fipa::{AclMessage, Content, Limits, Performative};
+use sealbus_fipa::{AclMessage, Content, Performative};
 use sealbus_seal::encryption::{Commitment, Salt};
 use sealbus_seal::{SecurityLevel, Timestamp};
 
@@ -206,7 +206,7 @@ impl Inside {
         Ok(Self {
             commitment: Commitment::new(&salt, &message),
             opened: Opened {
-                message: EncodedMessage::new(message, &Limits::default())
+                message: EncodedMessage::new(message, &ANY_LENGTH)
                     .map_err(|error| NotSealed(error.to_string()))?,
                 salt,
                 row: None,
@@ -300,7 +300,7 @@ impl<'a> SealedPart<'a> {
         if self.kind != PartKind::Event(Commitment::new(&salt, &message)) {
             return Err("its author committed to another message".to_owned());
         }
-        let message = EncodedMessage::new(message, &Limits::default())
+        let message = EncodedMessage::new(message, &ANY_LENGTH)
             .map_err(|error| format!("what is sealed is no ACL message: {error}"))?;
         let is_its = message
             .message()
@@ -314,5 +314,27 @@ impl<'a> SealedPart<'a> {
             }),
             false => Err("the message inside is another agent's".to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A manifest may allow longer messages than the default.
+    #[test]
+    fn a_long_event_is_sealed_and_opened() {
+        let mut event = AclMessage::new(Performative::Inform).with_content("x".repeat(17 << 20));
+        event.sender = Some(aid_of("alice@factory"));
+        let inside = Inside::new(&event).unwrap();
+        let part = SealedPart {
+            publisher: "alice@factory",
+            channel: "/news",
+            group: [0; GROUP_NAME],
+            kind: PartKind::Event(inside.commitment),
+            bytes: &[],
+        };
+        let opened = part.opened(inside.bytes.to_vec()).unwrap();
+        assert!(opened.message.bytes() == inside.opened.message.bytes());
     }
 }

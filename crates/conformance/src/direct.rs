@@ -1,7 +1,6 @@
 //! Messages from agent to agent.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
@@ -358,7 +357,7 @@ pub(super) async fn forged_sender(world: &dyn World) -> Outcome {
     let mut payload = Vec::new();
     bitefficient::encode(&forged, &mut payload)?;
     let letter = Returned {
-        sender: Arc::from(&*eve),
+        sender: from_eve.agent().clone(),
         payload: Bytes::from(payload),
     };
     world.bus(0).returned(&bob, vec![letter], false, || {});

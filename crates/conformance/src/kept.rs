@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use sealbus_fipa::{AclMessage, Performative};
 
@@ -163,10 +163,10 @@ async fn replay(world: &dyn KeepingWorld) -> Outcome {
 
 /// Logs count milliseconds: every event so far is older than the moment that this gives, and no later event is.
 async fn later_for_logs() -> Moment {
-    let before = Moment::from(SystemTime::now());
+    let before = Moment::now();
     loop {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        let now = Moment::from(SystemTime::now());
+        let now = Moment::now();
         if now > before {
             return now;
         }

@@ -154,7 +154,7 @@ pub(crate) fn gone() -> Fault {
 
 /// A request, an answer or a fault as JSON.
 pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<Box<RawValue>, Fault> {
-    to_raw_value(value).map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+    to_raw_value(value).map_err(Fault::internal)
 }
 
 /// Reads the JSON of a peer's answer.

@@ -14,6 +14,9 @@ use crate::ask::conversation;
 use crate::authority::IssuedChain;
 use crate::text::excerpt;
 
+/// The file in a program's folder with its latest mark: a fresh secret in its text form.
+pub const MARK: &str = ".sealbus-mark";
+
 conversation! {
     /// The requests of an agent process to its node.
     pub enum AttachmentRequest in ask ("ask") {
@@ -23,6 +26,10 @@ conversation! {
             ticket: String,
             /// The process's clock.
             now: UnixMillis,
+            /// The text that the process has just written into [`MARK`] in its program's folder. A program without unix
+            /// sockets comes over the network, and its node knows it by that: no other program can write there.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            mark: Option<String>,
         } -> Box<Welcome>;
         /// A certificate chain (DER, leaf first) for a key made in this process.
         Certify {
@@ -73,8 +80,12 @@ conversation! {
             /// The refusals since the last report.
             records: Vec<RefusalRecord>,
         } -> ();
-        /// A part of the frozen agents, after [`AttachmentNotice::Freeze`].
+        /// A part of the frozen agents, after [`AttachmentNotice::Freeze`]. A part that comes again, because the answer was
+        /// lost, changes nothing. The answer says that the node has the part, and after the last one that it has not given
+        /// the move up. [`FaultCode::BadRequest`](crate::FaultCode::BadRequest) means that the agents go on in the process.
         Frozen {
+            /// The number of the freeze.
+            freeze: u64,
             /// The part.
             part: FrozenPart,
         } -> ();
@@ -170,6 +181,9 @@ impl AgentReport {
     }
 }
 
+/// Most bytes of the serialised agents of one process.
+pub const MOST_FROZEN: usize = 256 * 1024 * 1024;
+
 /// A part of the serialised `Vec<FrozenAgent>`. Parts come in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrozenPart {
@@ -224,8 +238,11 @@ pub enum AttachmentNotice {
         /// The reason.
         reason: String,
     },
-    /// Stop delivering, save every agent and answer with [`AttachmentRequest::Frozen`].
-    Freeze,
+    /// Stop delivering, save every agent and answer with [`AttachmentRequest::Frozen`]. An earlier freeze is over.
+    Freeze {
+        /// The number of this freeze, so that nothing of an earlier one is taken for a part of it.
+        freeze: u64,
+    },
     /// The move failed. Go on as if there had been no [`AttachmentNotice::Freeze`].
     Thaw,
     /// A newer signed deny list: its changes since the last one, or the whole list.

@@ -1,17 +1,13 @@
 //! The time, in the forms that conversations and certificates use.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use sealbus_bus::Moment;
 use sealbus_seal::Timestamp;
 
 use crate::UnixMillis;
 
 /// The present time in milliseconds.
 pub fn now() -> UnixMillis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    UnixMillis::try_from(since.as_millis()).unwrap_or(UnixMillis::MAX)
+    Moment::now().unix_ms()
 }
 
 /// A time in whole seconds, the unit of certificates.

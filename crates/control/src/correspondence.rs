@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sealbus_bus::{Outbox, Provenance, ReceivedMessage};
+use sealbus_bus::{Outbox, Provenance, ReceivedMessage, TrySendError};
 use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::ask::Ask;
 use crate::asker::{Answered, Asker, parse, read, to_json};
 use crate::node::{LANGUAGE, ONTOLOGY};
+use crate::text::excerpt;
 use crate::turns::{Turn, Turns};
 use crate::{Fault, FaultCode, Term};
 
@@ -20,6 +21,8 @@ use crate::{Fault, FaultCode, Term};
 const TERM: &str = "X-term";
 /// How long the asker may take to make room for the answer.
 const ANSWERING: Duration = Duration::from_secs(30);
+/// Most characters of a receiver in the log.
+const LONGEST_NAME: usize = 256;
 /// Room for what is added to a message when it is sent.
 const ADDED: usize = 1024;
 
@@ -135,8 +138,9 @@ impl Correspondent {
         received: ReceivedMessage,
         turns: &Turns,
     ) -> Option<(Enquiry, Turn)> {
+        let bytes = received.size();
         let enquiry = self.receive(received)?;
-        let Some(turn) = turns.take(&enquiry.from) else {
+        let Some(turn) = turns.take(&enquiry.from, bytes) else {
             let message = "too many requests of yours wait for their answers";
             enquiry.refuse(&Fault::new(FaultCode::Unavailable, message));
             return None;
@@ -269,7 +273,22 @@ impl Enquiry {
 
 impl Reply {
     /// Sends the answer.
-    pub async fn send(mut self, result: Result<impl Serialize, Fault>) {
+    pub async fn send(self, result: Result<impl Serialize, Fault>) {
+        self.send_if(result, |_| Ok(())).await;
+    }
+
+    /// Sends the answer to a request that has its sender's turn. If it finds no room, and too many bytes of answers wait for
+    /// the sender, the answer is lost.
+    pub async fn send_in(self, turn: &Turn, result: Result<impl Serialize, Fault>) {
+        self.send_if(result, |bytes| turn.holds(bytes)).await;
+    }
+
+    /// Sends the answer. It waits for room if `may_wait`, which is given its length.
+    async fn send_if(
+        mut self,
+        result: Result<impl Serialize, Fault>,
+        may_wait: impl FnOnce(usize) -> Result<(), Fault>,
+    ) {
         let answered = result.and_then(|answer| {
             self.message.content = Some(content_of(&answer)?.into());
             check_size(&self.outbox, &self.message)
@@ -278,15 +297,27 @@ impl Reply {
             self.message.performative = Performative::Failure;
             self.message.content = Some(content_of(&fault).unwrap_or_default().into());
         }
-        let name = self.outbox.name().clone();
-        match tokio::time::timeout(ANSWERING, self.outbox.send(*self.message)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(agent = %name, %error, "an answer could not be sent");
-            }
-            Err(_) => {
-                tracing::warn!(agent = %name, "an answer is given up: its receiver takes none")
-            }
+        let outbox = self.outbox;
+        let receivers = self.message.receivers.iter();
+        let receiver: String = receivers
+            .map(|it| excerpt(&it.name, LONGEST_NAME))
+            .collect();
+        let bytes = self.message.content_bytes().map_or(0, <[u8]>::len);
+        let lost = match outbox.try_send(*self.message) {
+            Ok(()) => return,
+            Err(TrySendError::Failed(error)) => error.to_string(),
+            Err(TrySendError::Full(unsent)) => match may_wait(bytes) {
+                Err(fault) => fault.message,
+                Ok(()) => match tokio::time::timeout(ANSWERING, outbox.finish(unsent)).await {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => "its receiver takes none".to_owned(),
+                },
+            },
+        };
+        if let Some(left_out) = outbox.bus().admit_line(&receiver) {
+            let agent = outbox.name();
+            tracing::warn!(%agent, receiver, left_out, "an answer is given up: {lost}");
         }
     }
 }
@@ -302,8 +333,7 @@ fn check_size(outbox: &Outbox, message: &AclMessage) -> Result<(), Fault> {
         return Ok(());
     }
     let mut encoded = Vec::new();
-    bitefficient::encode(message, &mut encoded)
-        .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+    bitefficient::encode(message, &mut encoded).map_err(Fault::internal)?;
     match encoded.len() + ADDED <= limit {
         true => Ok(()),
         false => {
@@ -325,7 +355,53 @@ fn content_of<T: Serialize>(value: &T) -> Result<String, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use sealbus_bus::{Bus, BusConfig, MailboxLimits};
+    use sealbus_seal::PlatformName;
+    use tokio::runtime::Handle;
+    use tokio::task::JoinSet;
+
     use super::*;
+    use crate::turns::BYTES_OF_MEMBER;
+
+    #[tokio::test]
+    async fn answers_that_a_member_does_not_read_fill_no_memory() {
+        const LONG: usize = 8 << 20;
+        let platform = PlatformName::new("factory").unwrap();
+        let bus = Bus::new(BusConfig::new(platform), Handle::current());
+        let (outbox, mut mailbox) = bus.attach("master@factory", None, None).unwrap();
+        let narrow = MailboxLimits {
+            messages: 1,
+            bytes: 2 * LONG,
+        };
+        let (asker, _unread) = bus.attach("node-1@factory", None, Some(narrow)).unwrap();
+        let (master, turns) = (Correspondent::new(Arc::new(outbox)), Turns::default());
+        let mut answering = JoinSet::new();
+        for number in 0..30 {
+            let request = AclMessage::new(Performative::Request)
+                .with_receiver(Aid::new("master@factory").unwrap())
+                .with_ontology(ONTOLOGY)
+                .with_reply_with(number.to_string())
+                .with_content("{}");
+            asker.send(request).await.unwrap();
+            let received = mailbox.recv().await.unwrap();
+            let (enquiry, turn) = master.receive_in_turn(received, &turns).unwrap();
+            turn.is_members();
+            let (_, _, reply) = enquiry.open::<serde_json::Value>();
+            answering.spawn(async move { reply.send_in(&turn, Ok("x".repeat(LONG))).await });
+        }
+        // Those that may not wait end at once, and those that wait would do so for long.
+        let mut ended = 0;
+        for _ in 0..1000 {
+            ended += usize::from(answering.try_join_next().is_some());
+            tokio::task::yield_now().await;
+        }
+        let waiting = answering.len();
+        assert_eq!(ended + waiting, 30);
+        assert!(
+            (1..=BYTES_OF_MEMBER / LONG).contains(&waiting),
+            "{waiting} wait"
+        );
+    }
 
     #[test]
     fn only_the_asker_is_answered_whatever_its_reply_to_says() {

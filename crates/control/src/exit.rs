@@ -21,6 +21,13 @@ pub enum Exit {
         /// Whether it used more than its own limit. Otherwise all programs of its node, or the machine, used too much.
         own: bool,
     },
+    /// Its node ended it because of its own folder there.
+    OutOfDisk {
+        /// Bytes in the folder, or far too many of them. None: it hides some of them from its node.
+        held: Option<u64>,
+        /// Most bytes that the folder may have. None: the node's disk is nearly full, and this folder grew most.
+        most: Option<u64>,
+    },
     /// The process could not be started.
     NotStarted {
         /// The reason.
@@ -55,10 +62,59 @@ impl std::fmt::Display for Exit {
             Self::OutOfMemory { own: false } => {
                 f.write_str("ended because its node has no more memory for programs")
             }
+            Self::OutOfDisk { held: None, .. } => f.write_str(
+                "its folder cannot be measured: folders in it are closed to its owner, or more than 100 lie in each other",
+            ),
+            Self::OutOfDisk {
+                held: Some(held),
+                most: Some(most),
+            } => write!(
+                f,
+                "used more than its `disk`: its folder has at least {}, and may have {}; remove files there, or write `disk = \"{}\"`",
+                size(*held),
+                size(*most),
+                size(held.saturating_add(held / 2))
+            ),
+            Self::OutOfDisk {
+                held: Some(held),
+                most: None,
+            } => write!(
+                f,
+                "the disk of its node is nearly full, and its folder, which has {}, grew most: make room there",
+                size(*held)
+            ),
             Self::NotStarted { error } => write!(f, "not started: {error}"),
             Self::Lost => f.write_str("lost"),
             Self::Detached => f.write_str("left in order"),
             Self::NodeLeft => f.write_str("its node left"),
         }
+    }
+}
+
+/// A size as it is written in the manifest.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_073_741_824 => format!("{} MiB", bytes.div_ceil(1 << 20)),
+        _ => format!("{} GiB", bytes.div_ceil(1 << 30)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_for_a_disk_names_the_line_of_the_manifest_that_helps() {
+        let ended = |held, most| Exit::OutOfDisk { held, most }.to_string();
+        let told = ended(Some(70 << 20), Some(64 << 20));
+        assert!(
+            told.contains("at least 70 MiB, and may have 64 MiB"),
+            "{told}"
+        );
+        assert!(told.ends_with("write `disk = \"105 MiB\"`"), "{told}");
+        let told = ended(Some((1 << 30) + 1), Some(1 << 30));
+        assert!(told.ends_with("write `disk = \"2 GiB\"`"), "{told}");
+        assert!(ended(Some(1), None).contains("make room"));
+        assert!(ended(None, Some(1)).contains("cannot be measured"));
     }
 }

@@ -10,7 +10,7 @@ use sealbus_journal::Retention;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::ask::Ask;
-use crate::attachment::{AttachmentAnswer, AttachmentRequest, ask};
+use crate::attachment::{AttachmentAnswer, AttachmentRequest, MOST_FROZEN, ask};
 use crate::post::DeliveredLetter;
 use crate::traffic::{ProcessTraffic, Watch};
 use crate::{
@@ -189,13 +189,18 @@ impl dyn Host {
             if part.index != index {
                 return Err(Fault::other_answer());
             }
+            if bytes.len() + part.bytes.0.len() > MOST_FROZEN {
+                let message = format!(
+                    "the former node hands over more than the {MOST_FROZEN} bytes that may move"
+                );
+                return Err(Fault::new(FaultCode::TooLarge, message));
+            }
             bytes.extend_from_slice(&part.bytes.0);
             if !part.more {
                 break;
             }
         }
-        serde_json::from_slice(&bytes)
-            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+        serde_json::from_slice(&bytes).map_err(Fault::internal)
     }
 }
 
@@ -221,4 +226,51 @@ pub fn no_letters() -> Fault {
         FaultCode::NotPermitted,
         "the platform's own agents send no persistent messages",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::attachment::FrozenPart;
+
+    /// Hands over twice as much as may move.
+    struct Flood;
+
+    const PART: usize = MOST_FROZEN / 8;
+
+    impl Host for Flood {
+        fn membership(&self) -> &Membership {
+            unreachable!("nobody asks for it")
+        }
+
+        fn answer(
+            &self,
+            request: AttachmentRequest,
+        ) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>> {
+            let AttachmentRequest::Inherit { index } = request else {
+                panic!("{request:?}");
+            };
+            let answer = AttachmentAnswer::from(FrozenPart {
+                index,
+                more: index < 15,
+                bytes: Blob(vec![0; PART]),
+            });
+            Box::pin(std::future::ready(Ok(answer)))
+        }
+
+        fn commands(&self) -> Option<mpsc::Receiver<Command>> {
+            None
+        }
+    }
+
+    #[test]
+    fn no_more_is_inherited_than_may_move() {
+        let host: Arc<dyn Host> = Arc::new(Flood);
+        let refused = host.inherit().now_or_never().unwrap().unwrap_err();
+        assert_eq!(refused.code, FaultCode::TooLarge);
+    }
 }

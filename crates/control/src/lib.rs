@@ -17,7 +17,6 @@ pub mod ask;
 mod asker;
 pub mod attachment;
 pub mod authority;
-mod blob;
 pub mod channel_log;
 pub mod clock;
 pub mod correspondence;
@@ -25,6 +24,7 @@ pub mod directory;
 pub mod enrolment;
 pub mod evidence;
 mod exit;
+mod fault;
 pub mod host;
 pub mod local;
 pub mod mcp;
@@ -40,11 +40,12 @@ pub mod turns;
 pub mod word;
 pub mod workload;
 
-pub use sealbus_bus::text;
+pub use sealbus_bus::{LogShares, text};
 
 use std::net::{IpAddr, SocketAddr};
 
 pub use sealbus_brokers::{BrokerPromise, Login};
+use sealbus_gateways::GatewayPolicy;
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
@@ -52,104 +53,12 @@ use serde::{Deserialize, Serialize};
 use sealbus_manifest::isolation::Isolation;
 use sealbus_manifest::{ChannelEntry, EvidenceEntry, TapEntry};
 
-pub use blob::Blob;
+pub use fault::{Fault, FaultCode};
+pub use sealbus_proof::Blob;
 pub use sealbus_seal::Term;
 
 /// Milliseconds since the Unix epoch.
 pub type UnixMillis = u64;
-
-/// The answer to a refused or failed request: the event and the remedy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}{}", self.advice.as_deref().map(|advice| format!(" ({advice})")).unwrap_or_default())]
-pub struct Fault {
-    /// The kind of fault, for programs.
-    pub code: FaultCode,
-    /// A description of the event and of whom it concerns.
-    pub message: String,
-    /// The remedy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub advice: Option<String>,
-}
-
-impl Fault {
-    /// A fault without advice.
-    pub fn new(code: FaultCode, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            advice: None,
-        }
-    }
-
-    /// The fault of an answer to another question.
-    pub fn other_answer() -> Self {
-        let message = "the other side answered something else than was asked";
-        Self::new(FaultCode::Internal, message)
-            .advise("run the same version of sealbus on both sides: `sealbus version`")
-    }
-
-    /// Whether the fault may pass, so that the same request may be granted later.
-    pub fn may_pass(&self) -> bool {
-        matches!(
-            self.code,
-            FaultCode::Unavailable | FaultCode::Storage | FaultCode::Full
-        )
-    }
-
-    /// Adds advice on what to do.
-    #[must_use]
-    pub fn advise(mut self, advice: impl Into<String>) -> Self {
-        self.advice = Some(advice.into());
-        self
-    }
-}
-
-impl From<std::convert::Infallible> for Fault {
-    fn from(never: std::convert::Infallible) -> Self {
-        match never {}
-    }
-}
-
-/// The kinds of [`Fault`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FaultCode {
-    /// The request could not be read or makes no sense here.
-    BadRequest,
-    /// A token or ticket is unknown, already used, or expired.
-    InvalidSecret,
-    /// The name belongs to another node or agent that is alive.
-    NameTaken,
-    /// The name is not legal.
-    IllegalName,
-    /// The clocks of both sides differ by more than a certificate allows.
-    ClockSkew,
-    /// The CA refused to sign: the Master did not place that agent there.
-    NotPlaced,
-    /// The asker may not do that.
-    NotPermitted,
-    /// There is no agent, node or process of that name.
-    Unknown,
-    /// No node can take the agent.
-    NoNode,
-    /// The Master does not lead, and did nothing of what was asked: the one that leads takes it.
-    NotLeading,
-    /// The other side could not be reached in time; asking again may help.
-    Unavailable,
-    /// The disk is full or the state store failed.
-    Storage,
-    /// There is no room for more now; asking again later may help.
-    Full,
-    /// The request or its answer is larger than a message may be.
-    TooLarge,
-    /// A program could not be started.
-    StartFailed,
-    /// Anything else that went wrong inside the platform.
-    Internal,
-    /// A kind that a newer peer knows.
-    #[serde(other)]
-    Other,
-}
 
 /// The subject of a requested certificate. The signing request itself proves possession of the key and nothing else.
 /// The name is stated beside it and checked against the placement.
@@ -245,7 +154,7 @@ impl ProcessContact {
     }
 }
 
-/// The manifest's rules for all processes of a platform.
+/// The rules for all processes of a platform: those of the manifest, and those that operators make for the gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// Permissions between agents.
@@ -260,6 +169,9 @@ pub struct Rules {
     /// The agents of which watchers see less.
     #[serde(default, skip_serializing_if = "TapEntry::is_empty")]
     pub tap: TapEntry,
+    /// The rights that operators give other platforms, beside those of the gateway's own configuration.
+    #[serde(default, skip_serializing_if = "GatewayPolicy::is_empty")]
+    pub gateway: GatewayPolicy,
 }
 
 /// A message that waited in a mailbox when its agent was frozen.
@@ -451,7 +363,7 @@ impl PlatformDescription {
 
 /// Length of the longest message that the control plane always carries, in bytes, however short the agents' messages must be.
 /// Such a message holds all that a process sends in one frame.
-pub const CONTROL_MESSAGE: u64 = rpc::LONGEST_FRAME as u64 + (1 << 20);
+const CONTROL_MESSAGE: u64 = rpc::LONGEST_FRAME as u64 + (1 << 20);
 
 /// The transport of a platform's messages between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

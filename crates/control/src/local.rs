@@ -75,6 +75,16 @@ pub fn is_of_this_user(stream: &Stream) -> bool {
     match *stream {}
 }
 
+/// The process that holds the other end, as far as the system says it.
+pub fn process_of(stream: &Stream) -> Option<i32> {
+    #[cfg(unix)]
+    {
+        stream.peer_cred().ok()?.pid()
+    }
+    #[cfg(not(unix))]
+    match *stream {}
+}
+
 /// Keeps other processes, even of this user, from reading this process's memory and environment. This also excludes
 /// debuggers and core dumps. Only Linux can do it.
 pub fn forbid_inspection() {

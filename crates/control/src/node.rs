@@ -163,30 +163,24 @@ conversation! {
 conversation! {
     /// The requests of the gateway to the agent `operator`.
     pub enum OperatorRequest in ask_operator ("ask") {
-        /// The rules that operators made.
-        GatewayRules -> GatewayPolicy;
+        /// The gateway runs.
+        GatewayRuns -> ();
     }
     /// The answers of the agent `operator`.
     pub enum OperatorAnswer ("answer") {
-        GatewayRules { rules: GatewayPolicy };
+        Done;
     }
 }
 
 conversation! {
     /// The requests of the agent `operator` to the gateway.
     pub enum GatewayRequest in ask_gateway ("ask") {
-        /// The gateway's state.
+        /// The gateway's state. Below level `auth` anybody may ask in the operators' name, and nothing is changed so.
         Status -> GatewayStatus;
-        /// The operators' rules, which are in force from now on in addition to those of the gateway's configuration.
-        Rules {
-            /// The rules.
-            rules: GatewayPolicy,
-        } -> ();
     }
     /// The gateway's answers.
     pub enum GatewayAnswer ("answer") {
         Status(GatewayStatus);
-        Done;
     }
 }
 
@@ -197,6 +191,9 @@ pub struct GatewayStatus {
     pub addresses: Vec<String>,
     /// The rules of its configuration.
     pub own: GatewayPolicy,
+    /// The operators' rules that are in force in addition.
+    #[serde(default)]
+    pub operators: GatewayPolicy,
     /// The gateway's counters so far.
     pub counters: GatewayCounters,
 }

@@ -86,8 +86,7 @@ impl OperatorKey {
             found => return found,
         }
         let secret = Secret::random().map_err(io::Error::other)?;
-        let text = URL_SAFE_NO_PAD.encode(secret.as_bytes());
-        write_private(&directory.join(KEY), text.as_bytes())?;
+        write_private(&directory.join(KEY), secret.text().as_bytes())?;
         Ok(Self(secret))
     }
 

@@ -1,16 +1,56 @@
-//! Limits on the requests of one sender that are worked on at the same time.
+//! Limits on the requests of one sender that are worked on at the same time, and on their answers that wait for it to read.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::{Fault, FaultCode};
 
 /// Most requests of one member of the platform at the same time.
 pub const OF_MEMBER: usize = 4096;
-/// Most requests of any other sender.
-const OF_OTHER: usize = 16;
-/// Most requests of all who are no members, beyond the first one of each.
-const OF_ALL: usize = 65_536;
+/// Most bytes of them and of their answers. One always may be longer.
+pub const BYTES_OF_MEMBER: usize = 64 << 20;
+/// Most requests of any other sender, and most bytes of them.
+const OF_OTHER: Load = Load {
+    turns: 16,
+    bytes: 1 << 20,
+};
+/// Most requests, and most bytes of them, of all who are no members, beyond the first one of each.
+const OF_ALL: Load = Load {
+    turns: 65_536,
+    bytes: BYTES_OF_MEMBER,
+};
+/// Most bytes of such a first one: a node may register with a thousand processes.
+const FIRST: usize = 256 << 10;
+
+/// Requests at the same time.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    turns: usize,
+    /// The bytes of each request, or of its answer if that is longer.
+    bytes: usize,
+}
+
+impl Load {
+    /// Whether another request of so many bytes is within the limit.
+    fn has_room(self, bytes: usize, most: Load) -> bool {
+        self.turns < most.turns && (self.turns == 0 || self.bytes + bytes <= most.bytes)
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.turns += 1;
+        self.bytes += bytes;
+    }
+
+    fn free(&mut self, bytes: usize) {
+        self.turns -= 1;
+        self.bytes -= bytes;
+    }
+}
 
 /// Counts the requests being worked on. Clones count together.
 #[derive(Clone, Default)]
@@ -21,9 +61,9 @@ pub struct Turns {
 #[derive(Default)]
 struct Inner {
     members: HashSet<String>,
-    taken: HashMap<String, usize>,
+    taken: HashMap<String, Load>,
     /// The turns that count against [`OF_ALL`].
-    shared: usize,
+    shared: Load,
 }
 
 /// The right to have one request worked on. Dropping it ends the right.
@@ -31,28 +71,48 @@ pub struct Turn {
     inner: Arc<Mutex<Inner>>,
     sender: String,
     is_shared: bool,
+    /// Changes only while `inner` is locked.
+    bytes: AtomicUsize,
 }
 
 impl Turns {
-    /// A turn for another request of `sender`; none while it has as many as allowed.
-    pub fn take(&self, sender: &str) -> Option<Turn> {
+    /// Turns for which one member is known from the beginning.
+    pub fn knowing(member: &str) -> Self {
+        let turns = Self::default();
+        turns.inner.lock().members.insert(member.to_owned());
+        turns
+    }
+
+    /// A turn for another request of `sender`, of so many bytes; none while it has as many as allowed.
+    pub fn take(&self, sender: &str, bytes: usize) -> Option<Turn> {
         let mut inner = self.inner.lock();
-        let most = match inner.members.contains(sender) {
-            true => OF_MEMBER,
+        let is_member = inner.members.contains(sender);
+        let most = match is_member {
+            true => Load {
+                turns: OF_MEMBER,
+                bytes: BYTES_OF_MEMBER,
+            },
             false => OF_OTHER,
         };
         let taken = inner.taken.get(sender).copied().unwrap_or_default();
         // A member shows by its first request that it is one, however many others there are.
-        let is_shared = taken > 0 && !inner.members.contains(sender);
-        if taken >= most || is_shared && inner.shared >= OF_ALL {
+        let is_shared = !is_member && (taken.turns > 0 || bytes > FIRST);
+        if !taken.has_room(bytes, most) || is_shared && !inner.shared.has_room(bytes, OF_ALL) {
             return None;
         }
-        inner.taken.insert(sender.to_owned(), taken + 1);
-        inner.shared += usize::from(is_shared);
+        inner
+            .taken
+            .entry(sender.to_owned())
+            .or_default()
+            .take(bytes);
+        if is_shared {
+            inner.shared.take(bytes);
+        }
         Some(Turn {
             inner: self.inner.clone(),
             sender: sender.to_owned(),
             is_shared,
+            bytes: AtomicUsize::new(bytes),
         })
     }
 }
@@ -70,18 +130,76 @@ impl Turn {
     pub fn is_no_members(&self) {
         self.inner.lock().members.remove(&self.sender);
     }
+
+    /// Counts at least so many bytes for the turn from now on: those of the answer, which the sender may leave unread.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] if the sender has too many.
+    pub fn holds(&self, bytes: usize) -> Result<(), Fault> {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        let more = bytes.saturating_sub(self.bytes.load(Ordering::Relaxed));
+        if more == 0 {
+            return Ok(());
+        }
+        let is_member = inner.members.contains(&self.sender);
+        let taken = inner.taken.entry(self.sender.clone()).or_default();
+        let has_room = match (is_member, self.is_shared) {
+            (true, _) => taken.turns == 1 || taken.bytes + more <= BYTES_OF_MEMBER,
+            (false, true) => {
+                taken.bytes + more <= OF_OTHER.bytes && inner.shared.bytes + more <= OF_ALL.bytes
+            }
+            (false, false) => bytes <= FIRST,
+        };
+        if !has_room {
+            let message = "too many bytes of answers wait for you";
+            return Err(Fault::new(FaultCode::Unavailable, message)
+                .advise("read the answers to your earlier requests first"));
+        }
+        taken.bytes += more;
+        if self.is_shared {
+            inner.shared.bytes += more;
+        }
+        self.bytes.fetch_add(more, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut inner = self.inner.lock();
-        inner.shared -= usize::from(self.is_shared);
+        let bytes = *self.bytes.get_mut();
+        if self.is_shared {
+            inner.shared.free(bytes);
+        }
         if let Some(taken) = inner.taken.get_mut(&self.sender) {
-            *taken -= 1;
-            if *taken == 0 {
+            taken.free(bytes);
+            if taken.turns == 0 {
                 inner.taken.remove(&self.sender);
             }
         }
+    }
+}
+
+/// The length of a value as JSON.
+pub fn length_of(value: &impl Serialize) -> usize {
+    let mut length = Length(0);
+    // A value that cannot be written is not sent either.
+    let _ = serde_json::to_writer(&mut length, value);
+    length.0
+}
+
+/// Counts bytes.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -89,42 +207,105 @@ impl Drop for Turn {
 mod tests {
     use super::*;
 
+    fn is_unused(turns: &Turns) -> bool {
+        let inner = turns.inner.lock();
+        inner.taken.is_empty() && inner.shared.turns == 0 && inner.shared.bytes == 0
+    }
+
     #[test]
     fn a_flood_of_one_sender_leaves_turns_to_the_others() {
         let turns = Turns::default();
-        let flood: Vec<_> = std::iter::repeat_with(|| turns.take("mallory"))
+        let flood: Vec<_> = std::iter::repeat_with(|| turns.take("mallory", 100))
             .map_while(|turn| turn)
             .collect();
-        assert_eq!(flood.len(), OF_OTHER);
-        let node = turns.take("node-1").unwrap();
+        assert_eq!(flood.len(), OF_OTHER.turns);
+        let node = turns.take("node-1", 100).unwrap();
         node.is_members();
-        let many: Vec<_> = (0..1000).filter_map(|_| turns.take("node-1")).collect();
+        let many: Vec<_> = (0..1000)
+            .filter_map(|_| turns.take("node-1", 100))
+            .collect();
         assert_eq!(many.len(), 1000);
         drop(flood);
-        assert!(turns.take("mallory").is_some());
+        assert!(turns.take("mallory", 100).is_some());
         node.is_no_members();
-        assert!(turns.take("node-1").is_none());
+        assert!(turns.take("node-1", 100).is_none());
         drop((many, node));
-        assert!(turns.inner.lock().taken.is_empty());
-        assert_eq!(turns.inner.lock().shared, 0);
+        assert!(is_unused(&turns));
     }
 
     #[test]
     fn a_flood_of_many_senders_keeps_no_member_out() {
         let turns = Turns::default();
-        let senders = (0..=OF_ALL).map(|number| format!("mallory-{number}"));
+        let senders = (0..=OF_ALL.turns).map(|number| format!("mallory-{number}"));
         let flood: Vec<_> = senders
-            .flat_map(|name| [turns.take(&name), turns.take(&name)])
+            .flat_map(|name| [turns.take(&name, 100), turns.take(&name, 100)])
             .flatten()
             .collect();
-        assert_eq!(flood.len(), 2 * OF_ALL + 1);
-        let node = turns.take("node-1").unwrap();
-        assert!(turns.take("node-1").is_none());
+        assert_eq!(flood.len(), 2 * OF_ALL.turns + 1);
+        let node = turns.take("node-1", FIRST).unwrap();
+        assert!(turns.take("node-1", 100).is_none());
         node.is_members();
-        let many: Vec<_> = (0..1000).filter_map(|_| turns.take("node-1")).collect();
+        let many: Vec<_> = (0..1000)
+            .filter_map(|_| turns.take("node-1", 100))
+            .collect();
         assert_eq!(many.len(), 1000);
         drop((flood, many, node));
-        assert!(turns.inner.lock().taken.is_empty());
-        assert_eq!(turns.inner.lock().shared, 0);
+        assert!(is_unused(&turns));
+    }
+
+    #[test]
+    fn long_requests_of_one_sender_fill_no_memory() {
+        const LONG: usize = 16 << 20;
+        let turns = Turns::default();
+        // Strangers have one long request each, and few together.
+        let names: Vec<_> = (0..100).map(|number| format!("mallory-{number}")).collect();
+        let strangers: Vec<_> = names
+            .iter()
+            .flat_map(|name| [turns.take(name, LONG), turns.take(name, LONG)])
+            .flatten()
+            .collect();
+        assert_eq!(strangers.len(), OF_ALL.bytes / LONG);
+        let node = turns.take("node-1", FIRST).unwrap();
+        node.is_members();
+        let many: Vec<_> = (0..100)
+            .filter_map(|_| turns.take("node-1", LONG))
+            .collect();
+        assert_eq!(many.len(), BYTES_OF_MEMBER / LONG - 1);
+        drop((strangers, node, many));
+        assert!(is_unused(&turns));
+        // One always may, however long it is.
+        let turns = Turns::knowing("master");
+        let long = turns.take("master", 2 * BYTES_OF_MEMBER);
+        assert!(long.is_some() && turns.take("master", 100).is_none());
+    }
+
+    #[test]
+    fn answers_that_a_sender_does_not_read_count_as_long_as_they_wait() {
+        const LONG: usize = 16 << 20;
+        let turns = Turns::default();
+        let take = || turns.take("node-1", 100).unwrap();
+        let first = take();
+        first.is_members();
+        let asked: Vec<_> = (0..100).map(|_| take()).collect();
+        let waiting = asked.iter().filter(|turn| turn.holds(LONG).is_ok());
+        assert_eq!(waiting.count(), BYTES_OF_MEMBER / LONG - 1);
+        // A short one has room, and so has a long one again once those before it were read.
+        assert!(first.holds(1000).is_ok());
+        assert_eq!(first.holds(LONG).unwrap_err().code, FaultCode::Unavailable);
+        drop(asked);
+        assert!(first.holds(2 * BYTES_OF_MEMBER).is_ok());
+        // The answer to somebody else is short.
+        let stranger = turns.take("mallory", 100).unwrap();
+        assert!(stranger.holds(1000).is_ok());
+        assert!(stranger.holds(LONG).is_err());
+        drop((first, stranger));
+        assert!(is_unused(&turns));
+    }
+
+    #[test]
+    fn the_length_of_a_value_is_that_of_its_json() {
+        let value = ("a \u{1b} \"text\"", vec![1_u8; 100]);
+        let json = serde_json::to_string(&value).unwrap();
+        assert_eq!(length_of(&value), json.len());
     }
 }

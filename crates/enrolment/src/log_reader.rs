@@ -10,7 +10,7 @@ use sealbus_seal::tls::ExpectedPeer;
 use sealbus_transparency::{LONGEST_BUNDLE, LogFile};
 use sealbus_web::Client;
 
-use crate::log_server::{LOGS, MOST_LOGS, NAME_LENGTH};
+use crate::log_server::{LOGS, MOST_LOGS, NAME_LENGTH, is_log_name};
 use crate::{Enrolment, HTTP, connect};
 
 /// How long one file may take.
@@ -82,9 +82,8 @@ impl LogReader {
         if status != StatusCode::OK {
             return Err(ReadError::Refused(status));
         }
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         let text = String::from_utf8_lossy(&body);
-        let names = text.lines().filter(|name| name.bytes().all(is_plain));
+        let names = text.lines().filter(|name| is_log_name(name));
         Ok(names.map(str::to_owned).collect())
     }
 

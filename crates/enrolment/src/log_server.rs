@@ -27,9 +27,15 @@ const AT_ONCE: usize = 16;
 /// The address of the names of all logs, one a line.
 pub(crate) const LOGS: &str = "/logs";
 /// Most logs that a platform may have.
-pub(crate) const MOST_LOGS: usize = 256;
+pub const MOST_LOGS: usize = 256;
 /// Longest name of a log.
 pub(crate) const NAME_LENGTH: usize = 64;
+
+/// Whether this may be the name of a log, which is that of its CA.
+pub fn is_log_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    !name.is_empty() && name.len() <= NAME_LENGTH && name.bytes().all(is_plain)
+}
 
 /// The logs of a platform, for strangers. Each log has the address `/log/NAME/`, with the name of its CA; `/logs` has the
 /// names of all, that of the CA that certifies now first.

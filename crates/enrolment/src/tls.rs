@@ -127,8 +127,7 @@ async fn shake_hands<F, S>(
     let (config, refusal) = match acceptor.accept() {
         Ok(accepting) => accepting,
         Err(error) => {
-            tracing::error!(%error, "no connection can be accepted");
-            return;
+            return waiting.refused(&format!("no connection can be accepted: {error}"));
         }
     };
     let _ = stream.set_nodelay(true);

@@ -120,7 +120,7 @@ impl Aid {
 }
 
 /// Splits an agent name at its last `@` into local name and platform.
-pub(crate) fn split_name(name: &str) -> (&str, Option<&str>) {
+pub fn split_name(name: &str) -> (&str, Option<&str>) {
     match name.rsplit_once('@') {
         Some((local, platform)) => (local, Some(platform)),
         None => (name, None),

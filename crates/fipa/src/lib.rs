@@ -53,7 +53,7 @@ mod view;
 #[cfg(feature = "xml")]
 pub mod xml;
 
-pub use aid::{Aid, AidError};
+pub use aid::{Aid, AidError, split_name};
 pub use datetime::{DateTime, DateTimeError, Origin};
 pub use error::{DecodeError, DecodeProblem, EncodeError, EncodeProblem, Found, Limits};
 pub use explain::{ExplainedPiece, Explanation};

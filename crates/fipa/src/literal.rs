@@ -97,7 +97,7 @@ pub(crate) fn write_quoted(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Appends `text` with its quotes escaped.
-pub(crate) fn write_escaped(text: &str, out: &mut Vec<u8>) {
+fn write_escaped(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     while let Some(quote) = memchr(b'"', rest) {
         out.extend_from_slice(&rest[..quote]);

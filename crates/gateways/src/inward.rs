@@ -115,9 +115,8 @@ pub(crate) fn judge(
     }
     if let Some(from) = &current.from
         && from
-            .name
-            .rsplit_once('@')
-            .is_none_or(|(_, platform)| !platform.eq_ignore_ascii_case(&home))
+            .platform()
+            .is_none_or(|platform| !platform.eq_ignore_ascii_case(&home))
     {
         let explanation = format!(
             "the message says that {} wrote it, the envelope says {}",

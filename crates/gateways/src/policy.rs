@@ -78,6 +78,13 @@ pub struct Admission {
     pub is_located: bool,
 }
 
+impl GatewayPolicy {
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+}
+
 impl GatewayRule {
     /// A rule that lets a platform write to these agents, from anywhere.
     pub fn new(

@@ -10,13 +10,13 @@ pub const TYPE_ID: &str = "IDL:FIPA/MTS:1.0";
 pub const MESSAGE: &str = "message";
 
 /// The most envelopes of one message.
-pub const MOST_ENVELOPES: usize = 16;
+const MOST_ENVELOPES: usize = 16;
 /// The most agents in one list.
 pub const MOST_AGENTS: usize = 256;
 /// The most addresses of one agent.
 pub const MOST_ADDRESSES: usize = 64;
 /// The most properties in one list.
-pub const MOST_PROPERTIES: usize = 64;
+const MOST_PROPERTIES: usize = 64;
 /// How deep resolvers of resolvers may lie.
 pub const DEEPEST: usize = 4;
 

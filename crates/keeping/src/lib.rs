@@ -5,6 +5,8 @@ pub mod node_journal;
 pub mod post;
 mod reserve;
 
+pub use reserve::free_and_reserve;
+
 use sealbus_control::{Fault, FaultCode};
 use sealbus_journal::JournalError;
 

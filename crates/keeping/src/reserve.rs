@@ -59,6 +59,15 @@ impl Reserve {
     }
 }
 
+/// The bytes that are free on the disk of a folder, and the reserve of that disk.
+///
+/// # Errors
+/// The system does not say it.
+pub fn free_and_reserve(folder: &Path) -> io::Result<(u64, u64)> {
+    let (free, all) = look(folder)?;
+    Ok((free, reserve_of(all)))
+}
+
 /// The reserve of a disk of this size: a hundredth, within bounds, and at most a tenth.
 fn reserve_of(all: u64) -> u64 {
     (all / 100).clamp(BOUNDS.0, BOUNDS.1).min(all / 10)

@@ -1,7 +1,11 @@
 //! The files that belong to a program: the programs behind it, their libraries and packages.
+//!
+//! A program that may change its own script, a link to its interpreter, or its environment chooses by itself what belongs to
+//! it at its next start. In this way it gets an interpreter, and nothing else outside its own folders.
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The files that belong to an interpreter, in the folder of its `bin`.
@@ -15,17 +19,27 @@ const BESIDE_BIN: [&str; 8] = [
     "share",
     "include",
 ];
+/// Of these, an interpreter that the program may have chosen goes without the last: other programs keep their data there.
+const DATA: &str = "share";
 /// Most symbolic links from one to the next.
 const MOST_LINKS: usize = 40;
+/// Most bytes of a list of folders.
+const LONGEST_LIST: u64 = 1 << 20;
 
 /// The program's file and, if it is a script or a link, each program behind it, with the libraries and packages of each. Some
-/// of the paths may not exist.
-pub(crate) fn parts_of(program: &Path) -> Vec<PathBuf> {
+/// of the paths may not exist. `writable` are the real paths of the folders that the program may change.
+pub(crate) fn parts_of(program: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
     let mut parts = Vec::new();
     let mut next = Some(program.to_owned());
+    // Whether the program may have chosen the path.
+    let mut is_chosen = false;
     for _ in 0..MOST_LINKS {
         let Some(path) = next.take() else { break };
-        parts.extend(beside(&path));
+        if is_chosen && !is_program(&path) {
+            break;
+        }
+        is_chosen |= may_change(&path, writable);
+        parts.extend(beside(&path, is_chosen, writable));
         next = match fs::read_link(&path) {
             Ok(target) => path.parent().map(|folder| folder.join(target)),
             Err(_) => interpreter_of(&path),
@@ -35,15 +49,28 @@ pub(crate) fn parts_of(program: &Path) -> Vec<PathBuf> {
     parts
 }
 
+/// Whether the program may change what is at a path, or on the way there.
+fn may_change(path: &Path, writable: &[PathBuf]) -> bool {
+    let mut real = path.ancestors().filter_map(|it| it.canonicalize().ok());
+    real.any(|it| writable.iter().any(|own| it.starts_with(own)))
+}
+
+fn is_program(path: &Path) -> bool {
+    let about = fs::metadata(path);
+    about.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+}
+
 /// The files beside a program in a `bin` folder, or in a folder of shims.
-fn beside(program: &Path) -> Vec<PathBuf> {
+fn beside(program: &Path, is_chosen: bool, writable: &[PathBuf]) -> Vec<PathBuf> {
     let folder = program.parent().unwrap_or(Path::new("/"));
     let name = folder.file_name().unwrap_or_default();
     match folder.parent() {
-        Some(prefix) if name == "shims" => vec![prefix.to_owned()],
+        Some(prefix) if name == "shims" && !is_chosen => vec![prefix.to_owned()],
         Some(prefix) if name == "bin" && prefix != Path::new("/") => {
-            let own = BESIDE_BIN.iter().map(|name| prefix.join(name));
-            own.chain(linked_packages(&prefix.join("lib"))).collect()
+            let own = BESIDE_BIN.iter().filter(|it| !is_chosen || **it != DATA);
+            let own = own.map(|name| prefix.join(name));
+            own.chain(linked_packages(&prefix.join("lib"), writable))
+                .collect()
         }
         _ => Vec::new(),
     }
@@ -58,17 +85,43 @@ fn interpreter_of(path: &Path) -> Option<PathBuf> {
     line.split_whitespace().next().map(PathBuf::from)
 }
 
-/// The folders of packages that a Python environment uses in place, without a copy of them (`pip install --editable`).
-fn linked_packages(library: &Path) -> Vec<PathBuf> {
+/// The folders of packages that a Python environment uses in place, without a copy of them (`pip install --editable`). A
+/// list that the program may have written opens nothing; its own folders are open.
+fn linked_packages(library: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
     let versions = fs::read_dir(library).into_iter().flatten().flatten();
     let sites = versions.map(|version| version.path().join("site-packages"));
     let files = sites.flat_map(|site| fs::read_dir(site).into_iter().flatten().flatten());
     let lists = files.filter(|file| file.path().extension().is_some_and(|kind| kind == "pth"));
-    let lines = lists.filter_map(|list| fs::read_to_string(list.path()).ok());
-    let folders = lines.flat_map(|text| text.lines().map(PathBuf::from).collect::<Vec<_>>());
-    folders
-        .filter(|folder| folder.is_absolute() && folder.is_dir() && folder.parent().is_some())
-        .collect()
+    let mut found = Vec::new();
+    for list in lists.map(|list| list.path()) {
+        let is_own = may_change(&list, writable);
+        let folders = read(&list).unwrap_or_default();
+        let folders = folders.lines().map(PathBuf::from);
+        let folders = folders.filter(|it| it.is_absolute() && it.is_dir() && it.parent().is_some());
+        for folder in folders {
+            if !is_own {
+                found.push(folder);
+            } else if !may_change(&folder, writable) {
+                // This goes to the program's log: Python says nothing of a folder that it does not see.
+                eprintln!(
+                    "-- {} stays closed, though {} names it: the program may change that list, so write the folder in `read` \
+                     of the manifest",
+                    folder.display(),
+                    list.display()
+                );
+            }
+        }
+    }
+    found
+}
+
+/// The text of a file. The program may have put anything else in its place.
+fn read(path: &Path) -> Option<String> {
+    fs::metadata(path).ok().filter(|it| it.is_file())?;
+    let mut text = String::new();
+    let file = fs::File::open(path).ok()?;
+    file.take(LONGEST_LIST).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 #[cfg(test)]
@@ -98,7 +151,7 @@ mod tests {
             root.join("venv/bin/python"),
         )
         .unwrap();
-        let parts = parts_of(&root.join("venv/bin/python"));
+        let parts = parts_of(&root.join("venv/bin/python"), &[]);
         for part in [
             "python/bin/python3",
             "python/lib",
@@ -115,6 +168,64 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let script = place.path().join("agent");
         fs::write(&script, "#!/usr/bin/env python3\n").unwrap();
-        assert!(parts_of(&script).contains(&PathBuf::from("/usr/bin/env")));
+        let parts = parts_of(&script, &[]);
+        assert!(parts.contains(&PathBuf::from("/usr/bin/env")));
+    }
+
+    fn program(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The program wrote them before it was started again.
+    #[test]
+    fn a_program_does_not_choose_by_its_own_files_what_it_may_read() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        let (own, home) = (root.join("own"), root.join("home"));
+        let writable = [own.clone()];
+        let script = own.join("agent");
+        program(&home.join("shims/x"), "");
+        fs::create_dir_all(home.join("secrets")).unwrap();
+        fs::write(home.join("secrets/key"), "").unwrap();
+        let interpreted_by = |path: &str| {
+            program(&script, &format!("#!{}\n", home.join(path).display()));
+            parts_of(&script, &writable)
+        };
+        assert!(!interpreted_by("shims/x").contains(&home));
+        assert!(!interpreted_by("secrets/key").contains(&home.join("secrets/key")));
+        // The files of others count as before.
+        assert!(parts_of(&script, &[]).contains(&home.join("secrets/key")));
+        assert!(parts_of(&home.join("shims/x"), &writable).contains(&home));
+    }
+
+    #[test]
+    fn an_environment_that_its_program_may_change_has_an_interpreter_and_no_folders_of_others() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        let (own, python) = (root.join("own"), root.join("python"));
+        program(&python.join("bin/python3"), "");
+        let site = own.join("venv/lib/python3/site-packages");
+        fs::create_dir_all(&site).unwrap();
+        let source = root.join("source");
+        fs::create_dir_all(&source).unwrap();
+        fs::write(site.join("own.pth"), source.display().to_string()).unwrap();
+        fs::create_dir_all(own.join("venv/bin")).unwrap();
+        symlink(python.join("bin/python3"), own.join("venv/bin/python")).unwrap();
+        let parts = parts_of(&own.join("venv/bin/python"), std::slice::from_ref(&own));
+        for part in ["python/bin/python3", "python/lib", "own/venv/pyvenv.cfg"] {
+            assert!(parts.contains(&root.join(part)), "{part}: {parts:?}");
+        }
+        for part in ["source", "python/share"] {
+            assert!(!parts.contains(&root.join(part)), "{part}: {parts:?}");
+        }
+        // A folder on the way may be a link of the program, too.
+        symlink(&python, own.join("current")).unwrap();
+        let parts = parts_of(&own.join("current/bin/python3"), &[own]);
+        assert!(
+            !parts.contains(&root.join("own/current/share")),
+            "{parts:?}"
+        );
     }
 }

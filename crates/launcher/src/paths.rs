@@ -35,7 +35,12 @@ pub(crate) struct Paths {
     pub(crate) rights: BTreeMap<PathBuf, Right>,
     /// Paths without which the program cannot work, and the rights that it needs there.
     pub(crate) needed: BTreeSet<(PathBuf, Right)>,
+    /// Folders that the program may change.
+    writable: Vec<PathBuf>,
 }
+
+/// Most symbolic links from one to the next.
+const MOST_LINKS: usize = 40;
 
 /// The system's programs and libraries.
 const SYSTEM: [&str; 9] = [
@@ -86,7 +91,13 @@ impl Paths {
             .iter()
             .filter_map(|path| path.canonicalize().ok())
             .collect();
-        let mut paths = Self::default();
+        let writable = plan.confinement.write.iter();
+        let writable = writable.map(Path::new).chain([&*plan.work]);
+        let writable = writable.filter_map(|path| path.canonicalize().ok());
+        let mut paths = Self {
+            writable: writable.collect(),
+            ..Self::default()
+        };
         for path in SYSTEM.iter().chain(&FACTS) {
             paths.allow_if_there(Path::new(path), Right::Read, &hidden);
         }
@@ -102,17 +113,17 @@ impl Paths {
             }
             _ => paths.allow_if_there(settings, Right::Read, &hidden),
         }
-        for part in parts_of(&plan.program) {
+        for part in parts_of(&plan.program, &paths.writable) {
             paths.allow_if_there(&part, Right::Read, &hidden);
         }
         paths.demand(&plan.program, Right::Read, &hidden)?;
         paths.allow_packages_of_user(plan.home.as_deref(), &hidden);
         paths.allow_programs_folder(plan, &hidden)?;
         for path in &plan.confinement.read {
-            paths.demand(Path::new(path), Right::Read, &hidden)?;
+            paths.demand_named(Path::new(path), Right::Read, &hidden)?;
         }
         for path in &plan.confinement.write {
-            paths.demand(Path::new(path), Right::Write, &hidden)?;
+            paths.demand_named(Path::new(path), Right::Write, &hidden)?;
         }
         paths.demand(&plan.work, Right::Write, &[])?;
         if let Some(folder) = &plan.attachment {
@@ -143,7 +154,7 @@ impl Paths {
                 Some(folder) if index == 0 => self.demand_folder(folder, home, hidden)?,
                 _ => {}
             }
-            self.demand(&file, Right::Read, hidden)?;
+            self.demand_named(&file, Right::Read, hidden)?;
         }
         Ok(())
     }
@@ -155,6 +166,7 @@ impl Paths {
         home: Option<&Path>,
         hidden: &[PathBuf],
     ) -> Result<(), (PathBuf, io::Error)> {
+        self.check_way(folder)?;
         let real = folder
             .canonicalize()
             .map_err(|error| (folder.to_owned(), error))?;
@@ -175,6 +187,44 @@ impl Paths {
             if entry.file_type().is_ok_and(|kind| kind.is_file()) && !is_dotted(&entry) {
                 self.allow(&entry.path(), Right::Read, hidden);
             }
+        }
+        Ok(())
+    }
+
+    /// Allows a path that the manifest names.
+    fn demand_named(
+        &mut self,
+        path: &Path,
+        right: Right,
+        hidden: &[PathBuf],
+    ) -> Result<(), (PathBuf, io::Error)> {
+        self.check_way(path)?;
+        self.demand(path, right, hidden)
+    }
+
+    /// Refuses a path that leads out of a folder that the program may change. The program could have put a link there, and
+    /// would choose by itself at its next start which files it may open.
+    fn check_way(&self, path: &Path) -> Result<(), (PathBuf, io::Error)> {
+        let mut next = path.to_owned();
+        for _ in 0..MOST_LINKS {
+            for entry in next.ancestors().filter(|it| it.file_name().is_some()) {
+                let around = entry.parent().and_then(|it| it.canonicalize().ok());
+                let (Some(around), Ok(target)) = (around, entry.canonicalize()) else {
+                    continue;
+                };
+                let own = |path: &Path| self.writable.iter().find(|it| path.starts_with(it));
+                if let (Some(folder), None) = (own(&around), own(&target)) {
+                    let (folder, target) = (folder.display(), target.display());
+                    let why = io::Error::other(format!(
+                        "it leads out of {folder}, which the program may change: write {target} in the manifest instead"
+                    ));
+                    return Err((path.to_owned(), why));
+                }
+            }
+            let (Ok(target), Some(around)) = (fs::read_link(&next), next.parent()) else {
+                break;
+            };
+            next = around.join(target);
         }
         Ok(())
     }
@@ -363,6 +413,41 @@ mod tests {
         for file in [".netrc", ".ssh/id", "letters/a"] {
             assert_eq!(right_to(&paths, &root.join(file)), None, "{file}");
         }
+    }
+
+    /// The program made the links before it was started again.
+    #[test]
+    fn links_in_a_folder_that_a_program_may_change_lead_nowhere_else() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        make(&root, &["data/own/file", "secret/key", "models/model"]);
+        let data = root.join("data");
+        symlink(root.join("secret/key"), data.join("config")).unwrap();
+        symlink(root.join("secret"), data.join("folder")).unwrap();
+        symlink("own/file", data.join("inside")).unwrap();
+        symlink(data.join("config"), root.join("config")).unwrap();
+        let mut paths = Paths {
+            writable: vec![data.clone()],
+            ..Paths::default()
+        };
+        for path in ["data/config", "data/folder", "data/folder/key", "config"] {
+            let named = paths.demand_named(&root.join(path), Right::Read, &[]);
+            let (refused, why) = named.unwrap_err();
+            assert_eq!(refused, root.join(path));
+            assert!(why.to_string().contains("may change"), "{why}");
+            let folder = paths.demand_folder(&root.join(path), None, &[]);
+            assert!(folder.is_err(), "{path}");
+        }
+        for path in [
+            "data",
+            "data/own/file",
+            "data/inside",
+            "data/../models/model",
+        ] {
+            let named = paths.demand_named(&root.join(path), Right::Read, &[]);
+            named.unwrap_or_else(|(path, why)| panic!("{}: {why}", path.display()));
+        }
+        assert_eq!(right_to(&paths, &root.join("secret/key")), None);
     }
 
     #[test]

@@ -8,11 +8,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{Access as Wish, Mode, OFlags};
+use rustix::fs::{Access as Wish, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
@@ -234,10 +235,12 @@ impl Sealing<'_> {
             .set_compatibility(CompatLevel::BestEffort);
         for (path, right) in &self.paths.rights {
             // A path that the program's user cannot reach needs no rule.
-            let Ok(opened) = PathFd::new(path) else {
+            let Ok(opened) = open_path(path) else {
                 continue;
             };
-            let access = access(*right, path.is_dir());
+            let found = rustix::fs::fstat(&opened).map_err(|error| about(path)(error.into()))?;
+            let kind = FileType::from_raw_mode(found.st_mode);
+            let access = access(*right, kind == FileType::Directory);
             rules = rules
                 .add_rule(PathBeneath::new(opened, access))
                 .map_err(|error| refused(&error))?;
@@ -287,11 +290,23 @@ fn open_kept(change: &Mount) -> Result<Option<OwnedFd>, Cause> {
     let Mount::Keep(path) = change else {
         return Ok(None);
     };
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags, Mode::empty()) {
+    match open_path(path) {
         Ok(opened) => Ok(Some(opened)),
-        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(about(path)(error.into())),
+    }
+}
+
+/// Opens a path that has no symbolic links in it, to name it to the kernel. A program that may change a folder on the way
+/// could have put a link there meanwhile.
+fn open_path(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // Kernels before 5.6 do not know this call, and some containers refuse it.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty())
+        }
+        opened => opened,
     }
 }
 
@@ -327,7 +342,7 @@ fn give_up_bounds() -> io::Result<()> {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // The kernel has no further capabilities.
-            Err(rustix::io::Errno::INVAL) => break,
+            Err(Errno::INVAL) => break,
             other => other?,
         }
     }
@@ -354,5 +369,26 @@ mod tests {
         let (error, what) = enter(Some(&group)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert_eq!(what, format!("{}/cgroup.procs", group.display()));
+    }
+
+    #[test]
+    fn a_link_that_was_put_on_the_way_meanwhile_is_not_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("secret/folder")).unwrap();
+        std::os::unix::fs::symlink(root.join("secret"), root.join("own")).unwrap();
+        open_path(&root.join("secret/folder")).unwrap();
+        // Without `openat2`, only the last part of the path is looked at.
+        if let Err(Errno::NOSYS | Errno::PERM) =
+            rustix::fs::openat2(CWD, "/", OFlags::PATH, Mode::empty(), ResolveFlags::empty())
+        {
+            return;
+        }
+        for path in ["own", "own/folder"] {
+            let refused = open_path(&root.join(path)).unwrap_err();
+            assert_eq!(refused, Errno::LOOP, "{path}");
+        }
+        let kept = open_kept(&Mount::Keep(root.join("own/folder")));
+        assert!(kept.is_err());
     }
 }

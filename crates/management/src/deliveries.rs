@@ -2,7 +2,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use sealbus_bus::{MESSAGE_OVERHEAD, Outbox, TrySendError};
+use sealbus_bus::text::excerpt;
+use sealbus_bus::{LogShares, MESSAGE_OVERHEAD, Outbox, TrySendError};
 use sealbus_fipa::{AclMessage, bitefficient};
 use tokio::task::AbortHandle;
 
@@ -14,6 +15,8 @@ const MOST_BYTES: usize = 8 << 20;
 const MOST_BYTES_IN_ALL: usize = 64 << 20;
 /// Most receivers for which messages wait.
 const MOST_RECEIVERS: usize = 4096;
+/// Most characters of a receiver in the log.
+const LONGEST_NAME: usize = 256;
 
 /// Sends messages so that a receiver that does not read makes no other receiver wait, and fills no memory. Messages to
 /// one receiver stay in order.
@@ -30,6 +33,8 @@ struct WithoutRoom {
     bytes: usize,
     /// The number of the next task.
     next: u64,
+    /// The shares of the log for messages that are dropped, by receivers.
+    log: LogShares,
 }
 
 /// The messages that wait for a receiver.
@@ -115,10 +120,13 @@ impl WithoutRoom {
             return;
         };
         if queue.messages.len() >= MOST_WAITING || queue.bytes + length > MOST_BYTES {
-            tracing::warn!(
-                receiver,
-                "an agent does not read its mailbox: an answer or notification of the directory is dropped"
-            );
+            if let Some(left_out) = self.log.admit(shown(receiver)) {
+                tracing::warn!(
+                    receiver = shown(receiver),
+                    left_out,
+                    "an agent does not read its mailbox: an answer or notification of the directory is dropped"
+                );
+            }
             return;
         }
         queue.bytes += length;
@@ -151,14 +159,22 @@ impl WithoutRoom {
             if let Some(queue) = self.receivers.remove(&receiver) {
                 queue.task.abort();
                 self.bytes -= queue.bytes;
-                tracing::warn!(
-                    receiver,
-                    dropped = queue.messages.len() + 1,
-                    "agents do not read their mailboxes: the answers and notifications of the directory that waited for this one are dropped"
-                );
+                if let Some(left_out) = self.log.admit(shown(&receiver)) {
+                    tracing::warn!(
+                        receiver = shown(&receiver),
+                        dropped = queue.messages.len() + 1,
+                        left_out,
+                        "agents do not read their mailboxes: the answers and notifications of the directory that waited for this one are dropped"
+                    );
+                }
             }
         }
     }
+}
+
+/// A receiver in the log. An agent of another platform chooses its name.
+fn shown(receiver: &str) -> String {
+    excerpt(receiver, LONGEST_NAME)
 }
 
 /// The length of a message, with all that it repeats of its request.
@@ -233,6 +249,20 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(deliveries.waiting.lock().bytes, 0);
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_reads_nothing_has_a_share_of_the_log() {
+        let (bus, deliveries, _own) = setting();
+        let _sleeper = sleeper(&bus, "sleeper@factory");
+        for number in 0..2 * MOST_WAITING {
+            deliveries.send(to("sleeper@factory", number, 10));
+        }
+        let mut waiting = deliveries.waiting.lock();
+        let log = &mut waiting.log;
+        assert_eq!(log.admit("sleeper@factory".to_owned()), None);
+        let left_out = log.admit("other@factory".to_owned());
+        assert!(left_out.is_some_and(|count| count > 200), "{left_out:?}");
     }
 
     #[tokio::test]

@@ -88,7 +88,7 @@ pub struct WebhooksEntry {
 }
 
 /// The agent in whose name callers of [`CallersEntry::open_to_all`] act.
-pub(crate) const GUEST: &str = "guest";
+const GUEST: &str = "guest";
 
 /// The SHA-256 hash of a key, written `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -26,6 +26,7 @@ impl<'t> Reader<'t> {
             files: self
                 .integer(table, "files", 16..=most)
                 .map(i64::cast_unsigned),
+            disk: self.room(table, "disk"),
         }
     }
 

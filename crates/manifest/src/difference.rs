@@ -122,6 +122,7 @@ fn changed_keys(old: &AgentEntry, new: &AgentEntry) -> Vec<String> {
         processes,
         cpu,
         files,
+        disk,
     } = confinement;
     let allowed = &new.confinement;
     named([
@@ -139,6 +140,7 @@ fn changed_keys(old: &AgentEntry, new: &AgentEntry) -> Vec<String> {
         ("processes", *processes != allowed.processes),
         ("cpu", *cpu != allowed.cpu),
         ("files", *files != allowed.files),
+        ("disk", *disk != allowed.disk),
     ])
 }
 

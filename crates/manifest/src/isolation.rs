@@ -82,18 +82,29 @@ pub struct Confinement {
     /// Most open files of each of its processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
+    /// Most bytes in its own folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<u64>,
 }
 
+/// Most bytes in the own folder of a program, if the manifest says nothing.
+const DISK: u64 = 1 << 30;
+
 impl Confinement {
-    /// Whether it names a limit.
+    /// Whether it names a limit that the kernel keeps.
     pub fn has_limits(&self) -> bool {
         let limits = [self.memory, self.processes, self.cpu, self.files];
         limits.iter().any(Option::is_some)
     }
+
+    /// Most bytes in its own folder, which its node measures.
+    pub fn room(&self) -> u64 {
+        self.disk.unwrap_or(DISK)
+    }
 }
 
 /// The keys of an `[[agent]]` that [`Confinement`] holds.
-pub(super) const KEYS: [&str; 8] = [
+pub(super) const KEYS: [&str; 9] = [
     "isolation",
     "read",
     "write",
@@ -102,6 +113,7 @@ pub(super) const KEYS: [&str; 8] = [
     "processes",
     "cpu",
     "files",
+    "disk",
 ];
 
 /// The values of `isolation`, for errors.

@@ -186,6 +186,8 @@ impl GatewayEntry {
             confinement: Confinement {
                 isolation: self.isolation,
                 read,
+                // It bounds by itself what it keeps for each caller.
+                disk: Some(1 << 50),
                 ..Confinement::default()
             },
         }

@@ -15,7 +15,7 @@ use super::neighbours::NeighbourEntry;
 use super::read::{Reader, absolute};
 use super::{AgentEntry, ChannelEntry, GatewayEntry, NEIGHBOURS_AGENT, PlatformEntry, Retention};
 
-pub(super) const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
+const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
 const RETENTION_KEYS: &[&str] = &["age", "count", "bytes"];
 
 /// The section `[gateway]` of a manifest. Other sections are ignored.

@@ -176,16 +176,16 @@ impl BlindCa {
         said: &str,
         store: &dyn Store,
     ) -> Result<bool, Fault> {
-        let number = {
+        let name = {
             let mut ca = self.ca.lock().await;
             let act = ca.revoke(what, said, timestamp(now()))?;
             tracing::warn!(%what, reason = said, "revoked by an operator");
             self.ledger.keep(act).await?
         };
         self.has_revoked.notify_one();
-        let row = row_of(&self.name, number);
+        let row = row_of(&self.name, &name);
         let taking_in = async {
-            while self.ledger.has(number) || !matches!(store.get(&row).await, Ok(None)) {
+            while self.ledger.has(&name) || !matches!(store.get(&row).await, Ok(None)) {
                 tokio::time::sleep(PAUSE).await;
             }
         };

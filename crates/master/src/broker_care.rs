@@ -222,7 +222,8 @@ async fn latest_refusal(
             record.receiver.as_deref() == Some(&receiver)
                 && from.as_ref().is_none_or(|from| record.who == *from)
         };
-        Ok(desk.refusals.latest.iter().rev().find(is_about).cloned())
+        let latest = desk.refusals.latest().into_iter();
+        Ok(latest.rev().find(is_about).cloned())
     });
     refusal.await.ok().flatten()
 }

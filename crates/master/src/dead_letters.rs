@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use sealbus_brokers::{DeadLetter, Death};
-use sealbus_bus::{Outbox, RefusalReason, UndeliverableReason};
-use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
+use sealbus_bus::{ANY_LENGTH, LogShares, Outbox, RefusalReason, UndeliverableReason};
+use sealbus_fipa::{AclMessageRef, bitefficient};
 
 use sealbus_control::RefusalRecord;
 use sealbus_control::admin::DeadLetterRecord;
@@ -22,6 +22,8 @@ pub(super) struct DeadLetters(Mutex<Remembered>);
 struct Remembered {
     total: u64,
     latest: VecDeque<DeadLetterRecord>,
+    /// The shares of the log for them, by their senders.
+    log: LogShares,
 }
 
 impl DeadLetters {
@@ -45,7 +47,7 @@ impl DeadLetters {
     ) where
         R: Future<Output = Option<RefusalRecord>>,
     {
-        let lost = bitefficient::decode_ref(&letter.payload, &Limits::default()).ok();
+        let lost = bitefficient::decode_ref(&letter.payload, &ANY_LENGTH).ok();
         let claimed = lost
             .as_ref()
             .and_then(|lost| lost.sender())
@@ -73,12 +75,15 @@ impl DeadLetters {
             bytes: letter.payload.len() as u64,
             told,
         };
-        tracing::warn!(
-            target: "sealbus::dead_letters",
-            from = record.from.as_deref(), to = record.to.as_deref(), told,
-            "not delivered: {}", record.why
-        );
         let mut remembered = self.0.lock();
+        let sender = record.from.clone().or(claimed).unwrap_or_default();
+        if let Some(left_out) = remembered.log.admit(sender) {
+            tracing::warn!(
+                target: "sealbus::dead_letters",
+                from = record.from.as_deref(), to = record.to.as_deref(), told, left_out,
+                "not delivered: {}", record.why
+            );
+        }
         remembered.total += 1;
         if remembered.latest.len() == REMEMBERED {
             remembered.latest.pop_front();
@@ -143,4 +148,66 @@ fn refused(record: Option<RefusalRecord>) -> UndeliverableReason {
         reason,
         explanation: explanation.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_bus::{Bus, BusConfig, aid_of};
+    use sealbus_fipa::{AclMessage, Limits, Performative};
+    use sealbus_seal::PlatformName;
+    use tokio::runtime::Handle;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_sender_of_a_dead_letter_of_any_length_is_told() {
+        let platform = PlatformName::new("factory").unwrap();
+        let bus = Bus::new(BusConfig::new(platform), Handle::current());
+        let (ams, _at_ams) = bus.attach("ams@factory", None, None).unwrap();
+        let (_alice, mut at_alice) = bus.attach("alice@factory", None, None).unwrap();
+        // As long as a greater `max-message` allows.
+        let long = AclMessage::new(Performative::Inform)
+            .with_sender(aid_of("alice@factory"))
+            .with_receiver(aid_of("bob@factory"))
+            .with_content("x".repeat(Limits::DEFAULT.message_length + 1));
+        let mut payload = Vec::new();
+        bitefficient::encode(&long, &mut payload).unwrap();
+        let letter = DeadLetter {
+            from: Some("alice@factory".to_owned()),
+            receiver: Some("bob@factory".to_owned()),
+            death: Death::Left,
+            at: None,
+            payload: payload.into(),
+        };
+        let letters = DeadLetters::default();
+        let refusal = |_, _| std::future::ready(None);
+        letters.note(letter, true, refusal, &ams).await;
+        let (_, latest) = letters.so_far();
+        assert!(latest[0].told && latest[0].performative.is_some());
+        let notice = at_alice.recv().await.unwrap();
+        assert_eq!(notice.message().performative(), Performative::Failure);
+    }
+
+    #[tokio::test]
+    async fn a_sender_of_dead_letters_without_end_has_a_share_of_the_log() {
+        let platform = PlatformName::new("factory").unwrap();
+        let bus = Bus::new(BusConfig::new(platform), Handle::current());
+        let (ams, _at_ams) = bus.attach("ams@factory", None, None).unwrap();
+        let letter = DeadLetter {
+            from: Some("mallory@factory".to_owned()),
+            receiver: Some("bob@factory".to_owned()),
+            death: Death::Left,
+            at: None,
+            payload: Vec::new().into(),
+        };
+        let letters = DeadLetters::default();
+        for _ in 0..20 {
+            let refusal = |_, _| std::future::ready(None);
+            letters.note(letter.clone(), true, refusal, &ams).await;
+        }
+        let mut remembered = letters.0.lock();
+        let log = &mut remembered.log;
+        assert_eq!(log.admit("mallory@factory".to_owned()), None);
+        assert!(log.admit("alice@factory".to_owned()).is_some());
+    }
 }

@@ -44,6 +44,8 @@ const JOBS: usize = 1024;
 const JOBS_A_WRITE: usize = 256;
 /// How long jobs are done without a turn for other tasks: a token may take long to sign.
 const LONGEST_TURN: Duration = Duration::from_millis(100);
+/// Effects that are held before it is looked which of them are overtaken.
+const HELD: usize = 4096;
 /// How often expired certificates are forgotten.
 const PRUNING: UnixMillis = 60_000;
 /// The pause before a failed write is repeated.
@@ -178,6 +180,7 @@ pub(crate) fn open(
         told,
         unwritten: Batch::new(),
         held: Vec::new(),
+        most_held: HELD,
         started: Instant::now(),
     };
     tokio::spawn(work.run(waiting));
@@ -218,6 +221,8 @@ struct Work {
     unwritten: Batch,
     /// Effects that must not precede these changes.
     held: Vec<Outward>,
+    /// When there are more, it is looked which of them are overtaken.
+    most_held: usize,
     /// When the desk was opened.
     started: Instant,
 }
@@ -403,6 +408,10 @@ impl Work {
         let goes = |effect: &mut Outward| written.is_ok() || effect.is_an_end();
         for effect in self.held.extract_if(.., goes) {
             let _ = self.outward.send(effect);
+        }
+        if self.held.len() > self.most_held {
+            outward::forget_overtaken(&mut self.held);
+            self.most_held = HELD.max(2 * self.held.len());
         }
         if written.is_ok() {
             self.tell_awaited();

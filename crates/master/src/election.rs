@@ -13,8 +13,8 @@ use sealbus_control::clock::{now, timestamp};
 use sealbus_control::local::forbid_inspection;
 use sealbus_files::folder;
 use sealbus_seal::PlatformName;
-use sealbus_store::Store;
 use sealbus_store::etcd::EtcdStore;
+use sealbus_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -123,6 +123,10 @@ pub(super) async fn elect(
             candidate.give_back().await;
             return Err(MasterError::OnBroker { leader });
         }
+        Election::Restoring => {
+            candidate.give_back().await;
+            return Err(StoreError::Restoring.into());
+        }
     };
     if let Err(error) = own_ca(&*etcd, directory, settings).await {
         candidate.give_back().await;
@@ -180,7 +184,8 @@ async fn get_ready(
 
 /// Does its CA's work while the store is `away`, if this Master was one of the platform's before. Returns once the store answers.
 ///
-/// The CA does not know what was denied since it last heard of it. Nobody who has heard of it believes what was renewed in ignorance.
+/// The CA does not know the denials since it last read the store, and may renew a denied certificate. Nodes and processes that
+/// know the denial refuse the renewed certificate, too.
 async fn act_without_store(
     config: &MasterConfig,
     state: &State,

@@ -13,19 +13,21 @@ use sealbus_control::correspondence::Correspondent;
 use sealbus_control::mcp::ask_mcp;
 use sealbus_control::neighbours::ask_neighbours;
 use sealbus_control::node::ask_gateway;
-use sealbus_control::{Fault, FaultCode};
+use sealbus_control::{Fault, FaultCode, Rules};
 use sealbus_management::LoadError;
 use sealbus_manifest::neighbours::NeighbourEntry;
 use sealbus_manifest::{A2A_AGENT, GATEWAY_VARIABLE, MCP_AGENT, NEIGHBOURS_AGENT};
 use sealbus_store::{Batch, Store};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, DeskHandle};
 use crate::registry::Origin;
 
 /// The key of the rules' row.
 const RULES_ROW: &str = "gateway/rules";
-/// How long the gateway may take to answer.
+/// How long the gateway may take to answer, and to obey new rules.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// How often it is looked whether it obeys them.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The operators' rules for the gateway.
 pub(crate) struct GatewayRules {
@@ -90,6 +92,23 @@ impl GatewayRules {
         .await
     }
 
+    /// Has the directory tell all processes the rules, the gateway's among them: over the control plane, which is proved at
+    /// every level.
+    ///
+    /// # Errors
+    /// If the Master is ending.
+    pub(crate) async fn put_in_force(&self, desk: &DeskHandle) -> Result<(), Fault> {
+        // While they are locked, no later ones overtake these.
+        let rules = self.rules.lock().await;
+        let gateway = rules.clone();
+        let putting = move |desk: &mut Desk, _| {
+            let rules = desk.state.directory().rules().clone();
+            desk.state.set_rules(Rules { gateway, ..rules });
+            Ok(())
+        };
+        desk.run(putting).await
+    }
+
     async fn change(
         &self,
         change: impl FnOnce(&mut GatewayPolicy) -> Result<(), Fault>,
@@ -113,11 +132,19 @@ impl GatewayRules {
     }
 }
 
-/// Puts the operators' rules in force. A gateway that does not run asks for them when it starts.
-pub(crate) async fn tell(operator: &Correspondent, rules: GatewayPolicy) {
-    let rules = ask_gateway::Rules { rules };
-    if let Err(error) = operator.ask(GATEWAY, rules, ANSWER_TIME).await {
-        tracing::info!(%error, "the gateway was not told of its new rules");
+/// Waits until the gateway obeys these rules of the operators, if it runs.
+pub(crate) async fn until_obeyed(operator: &Correspondent, rules: &GatewayPolicy) {
+    let obeying = async {
+        while let Ok(status) = operator
+            .ask(GATEWAY, ask_gateway::Status, ANSWER_TIME)
+            .await
+            && status.operators != *rules
+        {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    if tokio::time::timeout(ANSWER_TIME, obeying).await.is_err() {
+        tracing::info!("the gateway does not obey its new rules yet");
     }
 }
 

@@ -66,7 +66,7 @@ pub use issuance_log::{OutsideWitness, SharedLogError};
 pub use joining::{Invitation, JoinError, join};
 pub use master_error::MasterError;
 pub(crate) use own_host::{HostedProcess, OwnHost};
-pub use restore::{RestoreError, describe_backup, restore};
+pub use restore::{RestoreError, check_backup, describe_backup, restore};
 pub use running::Master;
 pub use sealbus_brokers::BrokerPromise;
 pub use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::directories::Directories;
-use super::gateways::{self, GatewayRules};
+use super::gateways;
 use sealbus_control::admin::SendMessage;
 use sealbus_control::correspondence::{Correspondent, Enquiry};
 use sealbus_control::node::{ONTOLOGY, OperatorAnswer, OperatorRequest};
@@ -28,32 +28,26 @@ const SENDING: Duration = Duration::from_secs(10);
 pub(crate) struct Operator {
     outbox: Arc<Outbox>,
     correspondent: Correspondent,
-    gateway: Arc<GatewayRules>,
     directories: Directories,
     waiting: Arc<Mutex<HashMap<String, mpsc::Sender<ReceivedMessage>>>>,
 }
 
 impl Operator {
-    pub(crate) fn new(
-        agent: &AgentHandle,
-        gateway: Arc<GatewayRules>,
-        directories: Directories,
-    ) -> Self {
+    pub(crate) fn new(agent: &AgentHandle, directories: Directories) -> Self {
         Self {
             outbox: agent.outbox().clone(),
             correspondent: Correspondent::new(agent.outbox().clone()),
-            gateway,
             directories,
             waiting: Arc::default(),
         }
     }
 
-    /// Sends requests and notices to the gateway, which obeys the operators.
+    /// Asks the gateways for their state.
     pub(crate) fn correspondent(&self) -> &Correspondent {
         &self.correspondent
     }
 
-    /// Hands out replies, and sends the gateway its rules. This runs for ever.
+    /// Hands out replies, and hears of the gateway. This runs for ever.
     pub(crate) async fn serve(self, mut agent: AgentHandle) {
         while let Some(received) = agent.receive().await {
             let message = received.message();
@@ -79,9 +73,9 @@ impl Operator {
     async fn answer(&self, enquiry: Enquiry) {
         let (from, request, reply) = enquiry.open::<OperatorRequest>();
         let result = match request {
-            Ok(OperatorRequest::GatewayRules) if from == GATEWAY => {
+            Ok(OperatorRequest::GatewayRuns) if from == GATEWAY => {
                 tokio::spawn(self.clone().describe_gateway());
-                Ok(OperatorAnswer::from(self.gateway.get().await))
+                Ok(OperatorAnswer::Done)
             }
             Ok(_) => Err(Fault::new(
                 FaultCode::NotPermitted,

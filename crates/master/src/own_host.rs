@@ -327,7 +327,7 @@ impl OwnHost {
             }
             (AttachmentRequest::Refusals { records }, _) => {
                 let work = move |desk: &mut Desk, _| {
-                    desk.refusals.note(records);
+                    desk.refusals.note(MASTER_NODE, records);
                     Ok(())
                 };
                 self.desk.run(work).await?.into()

@@ -86,7 +86,7 @@ pub enum Origin {
         environment: BTreeMap<String, String>,
         /// The isolation of its process.
         #[serde(default)]
-        confinement: Confinement,
+        confinement: Box<Confinement>,
     },
     /// A program that comes with a ticket.
     Ticket,

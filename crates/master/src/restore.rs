@@ -1,7 +1,10 @@
 //! Restoring a Master's state directory from a backup.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs::{self, File};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::AuthoritiesError;
@@ -11,17 +14,23 @@ use super::authorities::{
 use super::backup::{FILES, KEYS, log_file};
 use super::issuance_log::{self, LOGS};
 use super::state::RESTORED_ROW;
-use super::state_store::{ROOT_ROW, STORE, State, StateError, keep_root};
+use super::state_store::{ROOT_ROW, STORE, State, StateError, note_root};
+use super::unstored::UNSTORED_ROW;
 use super::written::{ClockBehind, Written};
 use sealbus_control::clock::now;
 use sealbus_files::{folder, sync_folder, write_private};
-use sealbus_seal::{IdentityError, PlatformName};
+use sealbus_seal::{IdentityError, PlatformName, ProcessId};
 use sealbus_store::backup::{BackupError, BackupReader, Description, Part};
 use sealbus_store::etcd::EtcdSettings;
-use sealbus_store::{Batch, EmbeddedStore, Store, StoreError, TERM_ROW, read_all, restore_term};
+use sealbus_store::{
+    Batch, EmbeddedStore, RESTORING_ROW, Revision, Store, StoreError, TERM_ROW, read_all,
+    restore_term,
+};
 
-/// The store while it is written. With it there, an earlier attempt was interrupted.
+/// The store while it is written, or, if that is etcd, the name of the attempt. With it there, an earlier attempt was interrupted.
 const DRAFT: &str = "restored.draft";
+/// The longest name of an attempt that is read.
+const NAME_LENGTH: u64 = 64;
 /// Rows written at a time.
 const ROWS: usize = 1000;
 
@@ -61,6 +70,17 @@ pub enum RestoreError {
         "etcd holds a state of {0} already: a backup is restored into an etcd that holds none; `etcdctl del --prefix /sealbus/{0}/` removes it for ever"
     )]
     EtcdNotEmpty(PlatformName),
+    /// An attempt was interrupted, and etcd does not hold it.
+    #[error(
+        "{} is left of a restore that was interrupted, and etcd does not hold that one any more: its state of {platform} was completed, or is another one, and a Master may have led on it since. Nothing there was changed. To go on with that state, remove {} and start the Master; to restore anew, first remove that state for ever: `etcdctl del --prefix /sealbus/{platform}/`",
+        draft.display(), draft.display()
+    )]
+    DraftLeft {
+        /// The draft.
+        draft: PathBuf,
+        /// The platform.
+        platform: PlatformName,
+    },
     /// The platform's name is not valid.
     #[error(transparent)]
     Name(#[from] IdentityError),
@@ -97,6 +117,14 @@ fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Restor
 /// [`RestoreError::File`] or [`RestoreError::Backup`].
 pub fn describe_backup(file: &Path) -> Result<Description, RestoreError> {
     Ok(open(file)?.description().clone())
+}
+
+/// Reads a backup to its end, and checks that it is whole.
+///
+/// # Errors
+/// [`RestoreError::File`], [`RestoreError::Backup`] or [`RestoreError::Strange`].
+pub fn check_backup(file: &Path) -> Result<(), RestoreError> {
+    check(file).map(drop)
 }
 
 /// Restores the state directory of a Master that does not run, and the state in `etcd` if one is given. `directory` may
@@ -220,13 +248,13 @@ async fn write_here(
         _ => {}
     }
     let store = EmbeddedStore::open(&draft)?;
-    write(file, directory, &store, term, time).await?;
+    write(file, directory, &store, None, term, time).await?;
     drop(store);
     fs::rename(&draft, at(STORE)).map_err(file_error("write", &at(STORE)))?;
     sync_folder(directory).map_err(file_error("write", directory))
 }
 
-/// Restores into etcd. A draft in the state directory marks the attempt until it is complete.
+/// Restores into etcd.
 async fn write_to_etcd(
     file: &Path,
     directory: &Path,
@@ -234,46 +262,110 @@ async fn write_to_etcd(
     checked: &Checked,
     time: u64,
 ) -> Result<(), RestoreError> {
-    let draft = directory.join(DRAFT);
-    let was_interrupted = draft.exists();
-    let name = PlatformName::new(&checked.description.platform)?;
-    let state = State::open(directory, &name, Some(etcd)).await?;
-    let mut left = Batch::new();
-    read_all(&*state.store, "", |key, _| left.delete(key)).await?;
-    if !left.is_empty() {
-        if !was_interrupted {
-            return Err(RestoreError::EtcdNotEmpty(name));
-        }
-        state.store.commit(left).await?;
-    }
-    write_private(&draft, b"").map_err(file_error("write", &draft))?;
+    let platform = PlatformName::new(&checked.description.platform)?;
+    let state = State::open(directory, &platform, Some(etcd)).await?;
     let term = checked.term.as_deref();
-    write(file, directory, &*state.store, term, time).await?;
-    keep_root(&*state.store, directory, &name).await?;
+    write_beside(file, directory, &*state.store, &platform, term, time).await
+}
+
+/// Restores into a store that Masters may reach meanwhile. Until all is written, the draft in the state directory and a row in the
+/// store have the same name, and no Master leads.
+async fn write_beside(
+    file: &Path,
+    directory: &Path,
+    store: &dyn Store,
+    platform: &PlatformName,
+    term: Option<&[u8]>,
+    time: u64,
+) -> Result<(), RestoreError> {
+    let draft = directory.join(DRAFT);
+    let begun = begin(&draft, store, platform).await?;
+    write(file, directory, store, Some(begun), term, time).await?;
     fs::remove_file(&draft).map_err(file_error("write", &draft))
 }
 
-/// Writes all rows, and the files of the state directory.
+/// Begins in an empty store, or removes what the interrupted attempt wrote that the draft names. Returns the revision of the row
+/// with the attempt's name.
+async fn begin(
+    draft: &Path,
+    store: &dyn Store,
+    platform: &PlatformName,
+) -> Result<Revision, RestoreError> {
+    let mut held = Vec::new();
+    let read = File::open(draft).and_then(|file| file.take(NAME_LENGTH).read_to_end(&mut held));
+    let was_interrupted = match read {
+        Ok(_) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(file_error("open", draft)(error)),
+    };
+    let mut left = Batch::new();
+    let mut restoring = None;
+    read_all(store, "", |key, entry| {
+        if key == RESTORING_ROW {
+            restoring = Some(entry);
+        } else if !key.starts_with(UNSTORED_ROW) {
+            // An act that a CA which stands by brings meanwhile is in no backup, and stays.
+            left.delete(key);
+        }
+    })
+    .await?;
+    match restoring {
+        Some(row) if was_interrupted && row.value == held => {
+            left.require(RESTORING_ROW, row.revision);
+            store.commit(left).await?;
+            return Ok(row.revision);
+        }
+        None if left.is_empty() => {}
+        _ if was_interrupted => {
+            return Err(RestoreError::DraftLeft {
+                draft: draft.to_owned(),
+                platform: platform.clone(),
+            });
+        }
+        _ => return Err(RestoreError::EtcdNotEmpty(platform.clone())),
+    }
+    let name = ProcessId::random()
+        .map_err(|error| file_error("make", draft)(io::Error::other(error)))?
+        .to_string();
+    write_private(draft, name.as_bytes()).map_err(file_error("write", draft))?;
+    let mut begun = Batch::new();
+    // A Master or another restore may begin in the same moment.
+    begun.require(TERM_ROW, 0);
+    begun.require(RESTORING_ROW, 0);
+    begun.put(RESTORING_ROW, name);
+    Ok(store.commit(begun).await?)
+}
+
+/// Writes all rows, and the files of the state directory. The last commit also ends the attempt that was begun at this revision, if
+/// others reach the store.
 async fn write(
     file: &Path,
     directory: &Path,
     store: &dyn Store,
+    begun: Option<Revision>,
     term: Option<&[u8]>,
     time: u64,
 ) -> Result<(), RestoreError> {
     let at = |name: &str| directory.join(name);
     let mut reader = open(file)?;
-    let mut batch = Batch::new();
+    let next = || {
+        let mut batch = Batch::new();
+        if let Some(revision) = begun {
+            batch.require(RESTORING_ROW, revision);
+        }
+        batch
+    };
+    let mut batch = next();
     let mut rows = 0;
     while let Some(part) = reader.next_part().map_err(broken(file))? {
         match part {
-            // It is the state directory's, and the last thing that is written.
-            Part::Row { key, .. } if key == ROOT_ROW => {}
+            // These are of this attempt and the state directory.
+            Part::Row { key, .. } if key == ROOT_ROW || key == RESTORING_ROW => {}
             Part::Row { key, value } => {
                 batch.put(key, value);
                 rows += 1;
                 if rows % ROWS == 0 {
-                    store.commit(std::mem::take(&mut batch)).await?;
+                    store.commit(std::mem::replace(&mut batch, next())).await?;
                 }
             }
             Part::File { path, contents } => match log_file(&path) {
@@ -290,6 +382,10 @@ async fn write(
     }
     restore_term(term, time / 1000, &mut batch)?;
     batch.put(RESTORED_ROW, time.to_string());
+    if begun.is_some() {
+        note_root(directory, &mut batch)?;
+        batch.delete(RESTORING_ROW);
+    }
     store.commit(batch).await?;
     Ok(())
 }

@@ -77,6 +77,8 @@ pub(super) enum Election {
     Over,
     /// Another instance leads, and this one may not stand by.
     OnBroker(String),
+    /// The state is not restored completely, so nobody may lead.
+    Restoring,
 }
 
 /// The name of this machine.
@@ -153,6 +155,9 @@ impl Candidate {
             }
             Step::Claim { .. } => {
                 let claimed = Fenced::claim_after(self.store.clone(), self.latest).await;
+                if matches!(claimed, Err(StoreError::Restoring)) {
+                    return (Duration::ZERO, Some(Election::Restoring));
+                }
                 self.claimed = self.heard(claimed);
                 Outcome::Claimed(self.claimed.is_some())
             }

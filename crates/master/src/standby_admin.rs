@@ -15,7 +15,7 @@ use sealbus_web::accept_each;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::admin::{is_operator, may_enter};
+use super::admin::{Entrance, Newcomer};
 use super::blind::BlindCa;
 use super::master_error::MasterError;
 
@@ -39,10 +39,12 @@ pub(super) async fn serve_operators(
         Ok(open) => open,
         Err(error) => return error,
     };
-    let key = Arc::new(key);
+    let (key, entrance) = (Arc::new(key), Arc::new(Entrance::default()));
     accept_each(&listener, |stream, _, _| {
+        let newcomer = entrance.came(&stream)?;
         let (ca, store, key) = (ca.clone(), store.clone(), key.clone());
-        may_enter(&stream).then(|| serve(stream, ca, store, key, leader_at.clone()))
+        let serving = serve(stream, newcomer.clone(), ca, store, key, leader_at.clone());
+        Some(newcomer.until_it_must_go(serving))
     })
     .await;
     std::future::pending().await
@@ -64,6 +66,7 @@ fn open(directory: &Path) -> Result<(Listener, OperatorKey, Door), MasterError> 
 
 async fn serve(
     stream: Stream,
+    newcomer: Arc<Newcomer>,
     ca: Arc<BlindCa>,
     store: Arc<dyn Store>,
     key: Arc<OperatorKey>,
@@ -72,7 +75,7 @@ async fn serve(
     let (caller, mut incoming, drive) = rpc::open(stream, LONGEST_FRAME_UNKNOWN);
     let mut driving = JoinSet::new();
     driving.spawn(drive);
-    if is_operator(&key, &mut incoming).await {
+    if newcomer.is_operator(&key, &mut incoming).await {
         caller.allow_frames(LONGEST_FRAME);
         while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
             let result = match Incoming::parse::<AdminRequest>(&body) {

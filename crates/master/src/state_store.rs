@@ -194,17 +194,26 @@ pub(super) async fn keep_root(
     if check_kept_root(store, directory, platform).await? {
         return Ok(());
     }
-    let path = directory.join(ROOT_CERTIFICATE);
-    let root = fs::read(&path).map_err(file(&path))?;
     let mut batch = Batch::new();
-    batch.require(ROOT_ROW, 0);
-    batch.put(ROOT_ROW, Fingerprint::of(&root).to_string());
+    note_root(directory, &mut batch)?;
     match store.commit(batch).await {
         Err(StoreError::Conflict { key, .. }) if key == ROOT_ROW => {
             check_kept_root(store, directory, platform).await.map(drop)
         }
         kept => Ok(kept.map(drop)?),
     }
+}
+
+/// Adds to a batch that the state belongs to the root in `directory`, and demands that it belongs to none yet.
+///
+/// # Errors
+/// If the root's certificate cannot be read.
+pub(super) fn note_root(directory: &Path, batch: &mut Batch) -> Result<(), StateError> {
+    let path = directory.join(ROOT_CERTIFICATE);
+    let root = fs::read(&path).map_err(file(&path))?;
+    batch.require(ROOT_ROW, 0);
+    batch.put(ROOT_ROW, Fingerprint::of(&root).to_string());
+    Ok(())
 }
 
 /// Checks that the state belongs to the root in `directory`. Returns whether it belongs to any root yet.

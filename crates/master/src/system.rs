@@ -20,7 +20,7 @@ use sealbus_control::clock::timestamp;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::names::{AMS, CA, CONTROL_AGENTS, DF, MASTER, OPERATOR, SYSTEM_AGENTS};
 use sealbus_control::node::{Current, MOST_REPORTS, MasterAnswer, MasterRequest};
-use sealbus_control::turns::{Turn, Turns};
+use sealbus_control::turns::{Turn, Turns, length_of};
 use sealbus_control::{Blob, Fault, FaultCode, Subject, Term, UnixMillis};
 use sealbus_management::LoadError;
 use sealbus_process::{AgentHandle, OpenAgentError, Process};
@@ -124,6 +124,8 @@ impl SystemAgents {
             process.agent(OPERATOR),
         )?;
         let gateway = Arc::new(GatewayRules::load(store.clone()).await?);
+        // An error means that the Master is ending.
+        let _ = gateway.put_in_force(&desk).await;
         let ams_outbox = ams.outbox().clone();
         let (directories, known) =
             Directories::start(ams, df, store, trust_claims, &mut tasks).await?;
@@ -134,7 +136,7 @@ impl SystemAgents {
         let serving = serve_master(master, asking.clone(), desk.clone(), turns.clone());
         tasks.spawn(serving);
         tasks.spawn(serve_ca(ca, desk.clone(), turns));
-        let operator = Operator::new(&agent, gateway.clone(), directories.clone());
+        let operator = Operator::new(&agent, directories.clone());
         tasks.spawn(operator.clone().serve(agent));
         tasks.spawn(asking::carry_out(
             outward,
@@ -196,15 +198,23 @@ async fn serve_master(
             if matches!(request, Ok(MasterRequest::Heartbeat { .. })) {
                 desk.heard(&node);
             }
+            let turn = Arc::new(turn);
             let result = match request {
                 Ok(request) => {
-                    desk.run(move |desk, now| hear(desk, &node, request, now))
-                        .await
+                    let turn = turn.clone();
+                    let hearing = move |desk: &mut Desk, now| {
+                        let answer = hear(desk, &node, request, now)?;
+                        turn.is_members();
+                        // Others like it are made before this one goes.
+                        turn.holds(length(&answer))?;
+                        Ok(answer)
+                    };
+                    desk.run(hearing).await
                 }
                 Err(fault) => Err(fault),
             };
             judge(&turn, &result);
-            reply.send(result).await;
+            reply.send_in(&turn, result).await;
         });
     }
 }
@@ -216,6 +226,15 @@ fn judge<A>(turn: &Turn, result: &Result<A, Fault>) {
         Err(fault) if fault.code == FaultCode::NotPermitted => turn.is_no_members(),
         Err(_) => {}
     }
+}
+
+/// The length of an answer on its way, nearly. A deny list, which may be long, is not written out for it.
+fn length(answer: &MasterAnswer) -> usize {
+    let MasterAnswer::Current(current) = answer else {
+        return length_of(answer);
+    };
+    let list = current.deny_list.as_ref().map_or(0, |list| list.0.len());
+    list / 3 * 4 + length_of(&(&current.directory, &current.stop))
 }
 
 /// Handles reports in their order. The desk writes all their changes at once.
@@ -283,7 +302,7 @@ pub(crate) fn hear(
         MasterRequest::Resolve { agent } => {
             return Ok(desk.state.directory().locate(&agent).into());
         }
-        MasterRequest::Refusals { records } => desk.refusals.note(records),
+        MasterRequest::Refusals { records } => desk.refusals.note(node, records),
         MasterRequest::Denied { list } => desk.take_back(&list.0, now)?,
         MasterRequest::Started { process, pid } if own(desk, &process) => {
             desk.state.started(&process, pid);
@@ -386,9 +405,34 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
                 }
                 Err(fault) => Err(fault),
             };
-            reply.send(result).await;
             // An asker that does not read its answers gets no more turns meanwhile.
-            drop(turn);
+            reply.send_in(&turn, result).await;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_control::directory::DirectoryUpdate;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_for_its_length_on_the_way() {
+        let mut current = Current {
+            directory: DirectoryUpdate::default(),
+            deny_list: None,
+            stop: vec!["p".repeat(1000); 1000],
+            register: false,
+            masters: Vec::new(),
+            away: false,
+        };
+        for bytes in [0, 1 << 20] {
+            current.deny_list = Some(Blob(vec![7; bytes]));
+            let answer = MasterAnswer::Current(current.clone());
+            let exact = serde_json::to_string(&answer).unwrap().len();
+            let found = length(&answer);
+            assert!(found.abs_diff(exact) < 300, "{found} and not {exact}");
+        }
     }
 }

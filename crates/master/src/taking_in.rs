@@ -1,5 +1,4 @@
-//! A Master that leads on a shared store: it looks whether it still does, and takes in what CAs did while they did not know the
-//! state.
+//! A Master that leads on a shared store: it looks whether it still leads, and takes in the acts of CAs that did not know the state.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,16 +11,16 @@ use sealbus_store::{Batch, Entry, Fenced, Store, StoreError, read_all};
 use tokio::sync::watch;
 
 use super::desk::DeskHandle;
-use super::unstored::{Ledger, UNSTORED_ROW};
+use super::unstored::{Ledger, UNSTORED_ROW, act_in};
 
 /// How often it looks whether it still leads.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often it looks what other CAs did. Operators wait for what they revoked there.
+/// How often it looks for the acts of other CAs. Operators wait until their revocations there are in force.
 const TAKING_IN: Duration = Duration::from_millis(250);
 /// Acts that are taken in at a time.
 const PAGE: usize = 64;
 /// Prefix of the rows that name revocations which were taken in. A CA that did not hear that a row of its own was written writes it
-/// again, and then it must not revoke what was certified since.
+/// again, as does one whose operator has appended the file of another, and then it must not revoke later certificates.
 const TAKEN_IN_ROW: &str = "taken-in/";
 /// How often it looks which of them are of no use any more.
 const FORGETTING: Duration = Duration::from_secs(3600);
@@ -48,7 +47,7 @@ pub(super) async fn look(
     }
 }
 
-/// Takes in what the CAs of all Masters did while the store was away, this one's among them.
+/// Takes in the acts of all Masters' CAs from the time when the store was away, those of this Master's CA among them.
 pub(super) async fn take_in(
     store: Arc<dyn Store>,
     desk: DeskHandle,
@@ -62,21 +61,22 @@ pub(super) async fn take_in(
         if forgot.is_none_or(|forgot| forgot.elapsed() > FORGETTING) {
             forgot = Some(Instant::now());
             if let Err(error) = forget(&*store, crate::timestamp_now()).await {
-                tracing::debug!(%error, "what was taken in long ago is not forgotten yet");
+                tracing::debug!(%error, "the rows of acts taken in long ago cannot be removed yet");
             }
         }
         tokio::time::sleep(TAKING_IN).await;
     }
 }
 
-/// Has the store know what this Master's CA did while the store was away.
+/// Hands the acts of this Master's CA from the time when the store was away to the store.
 pub(super) async fn hand_in(store: &dyn Store, ledger: &Arc<Ledger>, authority: &str) {
     if let Err(error) = ledger.hand_in(store, authority).await {
-        tracing::debug!(%error, "what the CA did is not stored yet");
+        tracing::debug!(%error, "the CA's acts are not stored yet");
     }
 }
 
-/// Takes in the revocations that wait in the store: what comes next may be the start of a program that was revoked.
+/// Takes in the revocations that wait in the store. This comes before programs are started, because a revoked one may be among
+/// them.
 pub(super) async fn take_in_revocations(store: &dyn Store, desk: &DeskHandle) {
     let mut revocations = Vec::new();
     let read = read_all(store, UNSTORED_ROW, |key, entry| {
@@ -96,14 +96,14 @@ pub(super) async fn take_in_rows(store: &dyn Store, desk: &DeskHandle) {
 }
 
 fn known<T>(read: Result<T, StoreError>) -> Option<T> {
-    let log = |error: &StoreError| tracing::debug!(%error, "what other CAs did is not known");
+    let log = |error: &StoreError| tracing::debug!(%error, "the acts of other CAs cannot be read");
     read.inspect_err(log).ok()
 }
 
 async fn take_in_each(store: &dyn Store, desk: &DeskHandle, rows: Vec<(String, Entry)>) {
     for (key, entry) in rows {
         if let Err(fault) = take_in_one(store, desk, key, &entry.value).await {
-            tracing::debug!(%fault, "what a CA did cannot be taken in yet");
+            tracing::debug!(%fault, "an act of a CA cannot be taken in yet");
             break;
         }
     }
@@ -117,10 +117,8 @@ async fn take_in_one(
     row: &[u8],
 ) -> Result<(), Fault> {
     let act = serde_json::from_slice::<Unstored>(row);
-    let noted = matches!(act, Ok(Unstored::Revoked { .. })).then(|| {
-        let name = key.strip_prefix(UNSTORED_ROW).unwrap_or(&key);
-        format!("{TAKEN_IN_ROW}{name}")
-    });
+    let is_revocation = matches!(act, Ok(Unstored::Revoked { .. }));
+    let noted = is_revocation.then(|| format!("{TAKEN_IN_ROW}{}", act_in(&key)));
     let is_known = match &noted {
         Some(noted) => {
             let known = store.get(noted).await;
@@ -138,7 +136,7 @@ async fn take_in_one(
         match taken {
             // There will be room.
             Err(fault) if fault.code == FaultCode::Full => return Err(fault),
-            Err(fault) => tracing::error!(%fault, row = key, "what a CA did is not believed"),
+            Err(fault) => tracing::error!(%fault, row = key, "an act of a CA is not believed"),
             Ok(()) => {}
         }
         desk.ca.is_taken_in(key, noted, timestamp(now));
@@ -147,7 +145,7 @@ async fn take_in_one(
     taking.await
 }
 
-/// Forgets what was taken in so long ago that nothing certified before is valid.
+/// Removes the rows of acts that were taken in so long ago that all certificates from before have expired.
 async fn forget(store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
     let mut old = Batch::new();
     read_all(store, TAKEN_IN_ROW, |key, entry| {

@@ -4,23 +4,28 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use sealbus_ca::Unstored;
 use sealbus_control::clock::now;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_files::{Private, sync_folder, write_private};
+use sealbus_seal::Fingerprint;
 use sealbus_store::{Batch, Store, StoreError};
 
-/// Prefix of the rows. The name of the CA and the number of the act follow.
+/// Prefix of the rows. The name of the CA that brought the act and the [name](name_of) of the act follow.
 pub(crate) const UNSTORED_ROW: &str = "unstored/";
 /// The file in the state directory: an act in JSON on each line, after its number. The first line may be the number of the next act
-/// alone.
+/// alone. An operator may have appended the file of a Master that is lost.
 const FILE: &str = "unstored.log";
 /// Acts that are brought to the store at a time.
 const AT_ONCE: usize = 64;
+/// Bytes of the digest of an act in its name.
+const DIGEST: usize = 8;
 
 /// The file.
 pub(crate) struct Ledger {
@@ -31,7 +36,8 @@ pub(crate) struct Ledger {
 struct KeptLines {
     /// None until it is needed.
     file: Option<File>,
-    acts: BTreeMap<u64, Unstored>,
+    /// The acts with their numbers, by their names.
+    acts: BTreeMap<String, (u64, Unstored)>,
     next: u64,
 }
 
@@ -84,7 +90,7 @@ impl Ledger {
                 Ok(Line::Next(number)) => next = next.max(number),
                 Ok(Line::Act(number, act)) => {
                     next = next.max(number.saturating_add(1));
-                    acts.insert(number, act);
+                    acts.insert(name_of(number, &act)?, (number, act));
                 }
                 Err(error) if error.is_eof() => {
                     tracing::warn!(line = number, path = %path.display(), "an act of the CA was not finished");
@@ -112,11 +118,11 @@ impl Ledger {
         }))
     }
 
-    /// Keeps an act. It is on disk when this returns. Returns its number.
+    /// Keeps an act. It is on disk when this returns. Returns its name.
     ///
     /// # Errors
     /// [`FaultCode::Storage`].
-    pub(crate) async fn keep(self: &Arc<Self>, act: Unstored) -> Result<u64, Fault> {
+    pub(crate) async fn keep(self: &Arc<Self>, act: Unstored) -> Result<String, Fault> {
         let ledger = self.clone();
         let keeping = tokio::task::spawn_blocking(move || ledger.append(act));
         let kept = keeping.await.map_err(io::Error::other).flatten();
@@ -126,9 +132,10 @@ impl Ledger {
         })
     }
 
-    fn append(&self, act: Unstored) -> io::Result<u64> {
+    fn append(&self, act: Unstored) -> io::Result<String> {
         let mut kept = self.kept.lock();
         let number = kept.next;
+        let name = name_of(number, &act)?;
         let line = serde_json::to_string(&(number, &act))?;
         let mut file = match kept.file.take() {
             Some(file) => file,
@@ -139,18 +146,19 @@ impl Ledger {
         file.sync_data()?;
         kept.file = Some(file);
         kept.next += 1;
-        kept.acts.insert(number, act);
-        Ok(number)
+        kept.acts.insert(name.clone(), (number, act));
+        Ok(name)
     }
 
-    /// Whether an act is in the file, because it is not in the store yet.
-    pub(crate) fn has(&self, number: u64) -> bool {
-        self.kept.lock().acts.contains_key(&number)
+    /// Whether the act of this name is in the file, because it is not in the store yet.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.kept.lock().acts.contains_key(name)
     }
 
     /// The acts that the store lacks, in their order.
     pub(crate) fn acts(&self) -> Vec<Unstored> {
-        self.kept.lock().acts.values().cloned().collect()
+        let kept = self.kept.lock();
+        kept.acts.values().map(|(_, act)| act.clone()).collect()
     }
 
     /// Brings all acts into the store, in the name of the CA `authority`.
@@ -162,36 +170,37 @@ impl Ledger {
         store: &dyn Store,
         authority: &str,
     ) -> Result<(), StoreError> {
-        let mut handed = 0;
+        let mut handed: Option<String> = None;
         loop {
             let mut batch = Batch::new();
             let last = {
                 let kept = self.kept.lock();
-                let some = kept.acts.range(handed..).take(AT_ONCE);
-                some.fold(None, |_, (number, act)| {
+                let from = handed.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let some = kept.acts.range::<str, _>((from, Bound::Unbounded));
+                some.take(AT_ONCE).fold(None, |_, (name, (_, act))| {
                     batch.put(
-                        row_of(authority, *number),
+                        row_of(authority, name),
                         serde_json::to_vec(act).unwrap_or_default(),
                     );
-                    Some(*number)
+                    Some(name.clone())
                 })
             };
             let stored = match last {
                 None => Ok(()),
                 Some(last) => match store.commit(batch).await {
                     Ok(_) => {
-                        handed = last + 1;
+                        handed = Some(last);
                         continue;
                     }
                     Err(error) => Err(error),
                 },
             };
-            if handed == 0 {
+            let Some(last) = handed else {
                 return stored;
-            }
+            };
             // The file is written anew once for all that is stored.
             let ledger = self.clone();
-            let forgetting = tokio::task::spawn_blocking(move || ledger.forget_before(handed));
+            let forgetting = tokio::task::spawn_blocking(move || ledger.forget(&last));
             match forgetting.await.map_err(io::Error::other).flatten() {
                 Ok(acts) => {
                     tracing::info!(acts, "what the CA did while the store was away is stored");
@@ -204,13 +213,14 @@ impl Ledger {
         }
     }
 
-    /// Forgets the acts before this number. Returns how many there were.
-    fn forget_before(&self, number: u64) -> io::Result<usize> {
+    /// Forgets the acts up to the one of this name. Returns how many there were.
+    fn forget(&self, last: &str) -> io::Result<usize> {
         let mut kept = self.kept.lock();
-        let left = kept.acts.split_off(&number);
-        let acts = std::mem::replace(&mut kept.acts, left).len();
+        let before = kept.acts.len();
+        kept.acts.retain(|name, _| name.as_str() > last);
+        let acts = before - kept.acts.len();
         let mut text = format!("{}\n", kept.next);
-        for act in &kept.acts {
+        for act in kept.acts.values() {
             text.push_str(&serde_json::to_string(&act)?);
             text.push('\n');
         }
@@ -220,9 +230,26 @@ impl Ledger {
     }
 }
 
-/// The row of an act.
-pub(crate) fn row_of(authority: &str, number: u64) -> String {
-    format!("{UNSTORED_ROW}{authority}/{number:016x}")
+/// The name of an act. Each CA counts its own acts, and a file may have those of several CAs: by its digest, no act is taken for
+/// another one of its number, and an act that two CAs bring is one.
+fn name_of(number: u64, act: &Unstored) -> serde_json::Result<String> {
+    let digest = Fingerprint::of(&serde_json::to_vec(act)?);
+    let digest = HEXLOWER.encode(&digest.as_bytes()[..DIGEST]);
+    Ok(format!("{number:016x}-{digest}"))
+}
+
+/// The row of an act that a CA brings.
+pub(crate) fn row_of(authority: &str, name: &str) -> String {
+    format!("{UNSTORED_ROW}{authority}/{name}")
+}
+
+/// The name of the act in a row. In a row of an earlier version it is a number, which belongs to its CA.
+pub(crate) fn act_in(row: &str) -> &str {
+    let with_authority = row.strip_prefix(UNSTORED_ROW).unwrap_or(row);
+    match with_authority.rsplit_once('/') {
+        Some((_, name)) if name.contains('-') => name,
+        _ => with_authority,
+    }
 }
 
 fn appended(path: &Path) -> io::Result<File> {
@@ -287,6 +314,46 @@ mod tests {
         ledger.hand_in(&store, "ca-1").await.unwrap();
         assert_eq!(rows(&store).await.last(), Some(&act(101)));
         assert_eq!(rows(&store).await.len(), 101);
+    }
+
+    #[tokio::test]
+    async fn joined_files_lose_no_act_although_two_cas_gave_the_same_number() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let mut joined = Vec::new();
+        for (number, folder) in (0..).zip(&folders) {
+            let ledger = Ledger::open(folder.path()).unwrap();
+            ledger.kept.lock().next = 7;
+            ledger.keep(act(number)).await.unwrap();
+            let text = std::fs::read(folder.path().join(FILE)).unwrap();
+            // One was appended twice.
+            joined.extend([text.clone(), text].concat());
+        }
+        std::fs::write(folders[0].path().join(FILE), joined).unwrap();
+        let ledger = Ledger::open(folders[0].path()).unwrap();
+        let by_name = |acts: Vec<Unstored>| {
+            let mut names: Vec<String> = acts.iter().map(|act| format!("{act:?}")).collect();
+            names.sort();
+            names
+        };
+        let both = by_name(vec![act(0), act(1)]);
+        assert_eq!(by_name(ledger.acts()), both);
+        let store = MemoryStore::new();
+        ledger.hand_in(&store, "ca-1").await.unwrap();
+        assert_eq!(by_name(rows(&store).await), both);
+        assert!(ledger.acts().is_empty());
+    }
+
+    #[test]
+    fn an_act_has_one_name_whichever_ca_brings_it_and_an_earlier_versions_number_is_of_its_ca() {
+        let name = name_of(7, &act(1)).unwrap();
+        for authority in ["ca", "ca-2"] {
+            assert_eq!(act_in(&row_of(authority, &name)), name);
+        }
+        assert_ne!(name_of(7, &act(2)).unwrap(), name);
+        assert_eq!(
+            act_in("unstored/ca-2/0000000000000007"),
+            "ca-2/0000000000000007"
+        );
     }
 
     #[tokio::test]

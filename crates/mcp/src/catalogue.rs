@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rmcp::model::Tool;
 use sealbus::directory::DfAgentDescription;
+use sealbus_callers::LogShares;
 use sealbus_callers::schema::{Shape, as_object};
 use sealbus_callers::shown;
 use sealbus_callers::tools::{self, LONGEST_DESCRIPTION};
@@ -35,6 +36,8 @@ pub(crate) struct Offer {
 pub(crate) struct Catalogue {
     tools: BTreeMap<String, Arc<Offer>>,
     by_agent: HashMap<String, Vec<String>>,
+    /// The shares of the log for tools that are left out, by agents.
+    log: LogShares,
 }
 
 impl Catalogue {
@@ -57,7 +60,9 @@ impl Catalogue {
             return;
         };
         if self.tools.len() >= MOST_TOOLS || self.tools.contains_key(&name) {
-            tracing::warn!(%agent, tool = %service, "this tool is left out: there are too many, or it is offered twice");
+            if let Some(left_out) = self.log.admit(agent.clone()) {
+                tracing::warn!(%agent, tool = %service, left_out, "this tool is left out: there are too many, or it is offered twice");
+            }
             return;
         }
         let names = self.by_agent.entry(agent).or_default();
@@ -208,5 +213,15 @@ mod tests {
             );
         }
         assert_eq!(names(&catalogue).len(), MOST_TOOLS);
+        // An agent that offers another one again and again has a share of the log.
+        let again = || {
+            let service = tool("t", r#"{"type":"object"}"#);
+            vec![entry("mallory@home", vec![service])]
+        };
+        for _ in 0..10 {
+            catalogue.take(again(), "home");
+        }
+        assert_eq!(catalogue.log.admit("mallory@home".to_owned()), None);
+        assert!(catalogue.log.admit("a1@home".to_owned()).is_some());
     }
 }

@@ -131,6 +131,7 @@ impl MeshEndpoint {
     /// The platform reports that a process is gone for good. Messages that the process had not acknowledged are now
     /// reported to their senders.
     pub fn forget_process(&self, process: &Identity) {
+        self.links.forget_former(process);
         if let Some(link) = self.links.get(process) {
             link.requests.make(|requests| &requests.forget);
             link.wake();

@@ -200,7 +200,7 @@ pub enum Frame<'a> {
         /// A binding's wire form, or a name.
         proof: &'a [u8],
     },
-    /// Counted frames received.
+    /// Counted frames received. The messages in them that come back come before this.
     Acknowledge {
         /// Their number in this session.
         received: u64,

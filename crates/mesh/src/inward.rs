@@ -12,6 +12,7 @@ mod targets;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
+use sealbus_bus::text::{LONGEST_EXPLANATION, excerpt};
 use sealbus_bus::{Bus, Provenance, RefusalReason};
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::Checker;
@@ -374,7 +375,11 @@ impl Inward {
                 reason,
                 text,
             } => {
-                tracing::warn!(peer = %self.peer, handle, %reason, "the peer refuses an agent of this process: {text}");
+                let peer = self.peer.to_string();
+                if let Some(left_out) = self.bus.admit_line(&peer) {
+                    let text = excerpt(text, LONGEST_EXPLANATION);
+                    tracing::warn!(peer, handle, %reason, left_out, "the peer refuses an agent of this process: {text}");
+                }
             }
             _ => {}
         }

@@ -78,6 +78,8 @@ pub(crate) struct Link {
     /// Messages of the peer's agents that agents of this process have left unread.
     pub(crate) unread: Mutex<Vec<Unread>>,
     pub(crate) connections: AtomicU64,
+    /// The number of the last known connection.
+    last_number: AtomicU64,
     pub(crate) received: AtomicU64,
     bus: WeakBus,
     task: AtomicWaker,
@@ -109,6 +111,7 @@ impl Link {
             has_kept: AtomicBool::new(false),
             unread: Mutex::default(),
             connections: AtomicU64::new(0),
+            last_number: AtomicU64::new(0),
             received: AtomicU64::new(0),
             bus,
             task: AtomicWaker::new(),
@@ -137,6 +140,21 @@ impl Link {
         } else {
             Poll::Pending
         }
+    }
+
+    /// The number of the last known connection.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.last_number.load(Ordering::Relaxed)
+    }
+
+    /// A connection with this number is known.
+    pub(crate) fn note_number(&self, number: u64) {
+        self.last_number.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// Gives the next connection its number.
+    pub(crate) fn number_next(&self) {
+        self.note_number(self.last_number().saturating_add(1));
     }
 
     /// The task has kept something for the peer, or may have.
@@ -169,8 +187,11 @@ impl Link {
             && let Some(wire) = wire.as_mut()
             && wire.pending() == 0
         {
-            let filled = self.outward.lock().fill(wire);
-            let is_done = matches!(filled, Filled::Nothing | Filled::All);
+            let mut outward = self.outward.lock();
+            let filled = outward.fill(wire);
+            let is_done =
+                matches!(filled, Filled::Nothing | Filled::All) && !outward.has_departing();
+            drop(outward);
             if wire.flush().is_ok() && !wire.wants_write() && is_done {
                 return;
             }

@@ -2,25 +2,36 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use sealbus_bus::{RefusalReason, WeakBus};
 use sealbus_seal::Identity;
+use sealbus_web::accept_until;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::frame::GoodbyeReason;
+use crate::frame::{GoodbyeReason, Token};
 use crate::greeting::{Greeted, GreetingError, say_goodbye};
 use crate::inward::Inward;
 use crate::link::Link;
 use crate::own_process::OwnProcess;
+use crate::session::Session;
 use crate::strangers::Strangers;
 use crate::task::Task;
+
+/// Most forgotten links that something is remembered of. Beyond it, all of that is forgotten, too.
+const FORMER: usize = 65_536;
+
+/// The rest of a forgotten link, from which the next link to the same process goes on. Otherwise that process would take
+/// the next connections for earlier ones, and could send again what the forgotten link took.
+struct Former {
+    last_number: u64,
+    given_up: Token,
+}
 
 /// The links of this process.
 pub(crate) struct Links {
@@ -28,6 +39,8 @@ pub(crate) struct Links {
     bus: WeakBus,
     runtime: Handle,
     by_process: Mutex<HashMap<Identity, Arc<Link>>>,
+    /// Locked after `by_process` where both are.
+    former: Mutex<HashMap<Identity, Former>>,
     strangers: Strangers<IpAddr>,
     end: Notify,
 }
@@ -39,6 +52,7 @@ impl Links {
             bus,
             runtime: Handle::current(),
             by_process: Mutex::default(),
+            former: Mutex::default(),
             strangers: Strangers::new(own.config.unproved_connections),
             end: Notify::new(),
             own: Arc::new(own),
@@ -47,8 +61,15 @@ impl Links {
 
     /// Takes connections in until [`stop_listening`](Self::stop_listening).
     pub(crate) fn listen(self: &Arc<Self>, listener: TcpListener) {
-        self.runtime
-            .spawn(listen_on(listener, Arc::downgrade(self)));
+        let links = self.clone();
+        self.runtime.spawn(async move {
+            let end = links.end.notified();
+            let accepting = accept_until(end, &listener, usize::MAX, |tcp, from, _| {
+                Some(links.clone().take_in(tcp, from))
+            });
+            // Those that have come are still taken in.
+            accepting.await.detach_all();
+        });
     }
 
     pub(crate) fn stop_listening(&self) {
@@ -66,16 +87,21 @@ impl Links {
         self.by_process.lock().get(peer).cloned()
     }
 
+    /// A process is gone for good: nothing more of it is remembered.
+    pub(crate) fn forget_former(&self, peer: &Identity) {
+        self.former.lock().remove(peer);
+    }
+
     /// Forgets all links.
     pub(crate) fn clear(&self) {
         self.by_process.lock().clear();
     }
 
-    /// Whether any link has messages that the peer has not acknowledged.
+    /// Whether any link has messages that the peer has not acknowledged, or has no room for.
     pub(crate) fn are_any_unacknowledged(&self) -> bool {
         self.all()
             .iter()
-            .any(|link| link.outward.lock().needs_connection())
+            .any(|link| link.outward.lock().awaits_peer())
     }
 
     /// Whether a connected peer does not know yet which of its messages an agent had that has left here.
@@ -105,7 +131,7 @@ impl Links {
             return Some(link.clone());
         }
         if links.len() >= self.own.config.links {
-            forget_idle(&mut links);
+            forget_idle(&mut links, &mut self.former.lock());
             if links.len() >= self.own.config.links {
                 return None;
             }
@@ -117,6 +143,10 @@ impl Links {
             address,
             self.bus.clone(),
         );
+        if let Some(former) = self.former.lock().remove(peer) {
+            link.note_number(former.last_number);
+            link.outward.lock().session = Session::after(former.given_up);
+        }
         links.insert(peer.clone(), link.clone());
         let inward = Inward::new(&link, bus);
         let task = Task::new(self.own.clone(), link.clone(), inward, connections);
@@ -191,40 +221,24 @@ impl Links {
 }
 
 /// Makes room: removes links without a connection that have nothing to send and nothing to get back.
-fn forget_idle(links: &mut HashMap<Identity, Arc<Link>>) {
-    links.retain(|_, link| {
+fn forget_idle(links: &mut HashMap<Identity, Arc<Link>>, former: &mut HashMap<Identity, Former>) {
+    links.retain(|peer, link| {
         let is_connected = link.wire.lock().is_some();
         let mut outward = link.outward.lock();
         let is_idle = !is_connected && !outward.awaits_peer();
         if is_idle {
+            if former.len() >= FORMER {
+                former.clear();
+            }
+            let rest = Former {
+                last_number: link.last_number(),
+                given_up: outward.session.given_up(),
+            };
+            former.insert(peer.clone(), rest);
             outward.forget();
             link.requests.make(|requests| &requests.end);
             link.wake();
         }
         !is_idle
     });
-}
-
-async fn listen_on(listener: TcpListener, links: Weak<Links>) {
-    loop {
-        let Some(links) = links.upgrade() else {
-            return;
-        };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = links.end.notified() => return,
-        };
-        match accepted {
-            Ok((tcp, from)) => {
-                tokio::spawn(links.take_in(tcp, from));
-                // Messages go on between the connections of a crowd.
-                tokio::task::yield_now().await;
-            }
-            Err(error) => {
-                // For example too many open files. The peers try again.
-                tracing::warn!(%error, "a connection could not be accepted");
-                sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
 }

@@ -164,8 +164,6 @@ struct Bound {
     credential: Option<Arc<Credential>>,
     /// The number of its messages that wait in the queues of targets.
     queued: usize,
-    /// Whether the agent had left this process when it was bound.
-    has_left: bool,
     /// Whether the agent has left this process. It is unbound once no message of its own waits.
     is_leaving: bool,
     signing: Signing,
@@ -213,6 +211,9 @@ pub(crate) struct Outward {
     bound: Vec<Option<Bound>>,
     free_handles: Vec<u32>,
     handles: HashMap<u64, u32>,
+    /// Agents that had left when they were bound, for messages that waited in the bus. They are unbound in the task's next
+    /// turn.
+    departing: HashSet<u64>,
     /// How many handles were given back so far.
     unbound: u64,
     leaving: VecDeque<(u64, u32)>,
@@ -235,6 +236,8 @@ pub(crate) struct Outward {
     former: Former,
     /// The pieces of a message that one of them left unread.
     unread: Vec<u8>,
+    /// The unwritten bytes up to the end of the last message that goes back.
+    giving_back: usize,
     /// Targets that were opened in this session.
     opened: u32,
     serial: u64,
@@ -281,6 +284,7 @@ impl Outward {
             bound: Vec::new(),
             free_handles: Vec::new(),
             handles: HashMap::new(),
+            departing: HashSet::new(),
             unbound: 0,
             leaving: VecDeque::new(),
             hosted: HashMap::new(),
@@ -293,6 +297,7 @@ impl Outward {
             memory: Memory::default(),
             former: Former::default(),
             unread: Vec::new(),
+            giving_back: 0,
             opened: 0,
             serial: 0,
             returning: HashSet::new(),
@@ -377,6 +382,7 @@ impl Outward {
         self.control.clear();
         let mut senders = Vec::new();
         let mut accepted = Vec::new();
+        let mut gives_back = false;
         self.session.for_each_kept(|frame, _, _| match frame {
             Frame::Message { sender, .. }
             | Frame::Row { sender, .. }
@@ -385,8 +391,13 @@ impl Outward {
                 senders.extend(authors.iter().map(|author| author.sender()));
             }
             Frame::Accept { target, .. } => accepted.push(*target),
+            Frame::Returned { .. } | Frame::Unread { .. } => gives_back = true,
             _ => {}
         });
+        self.giving_back = match gives_back {
+            true => self.session.unwritten(),
+            false => 0,
+        };
         // The peer may have taken the beginning of a long message before, but not its end.
         senders.extend(self.long.iter().map(|long| long.message.sender));
         for sender in senders {

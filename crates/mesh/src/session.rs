@@ -104,6 +104,14 @@ impl Default for Session {
 }
 
 impl Session {
+    /// No session yet, on the side that has given up this one.
+    pub fn after(given_up: Token) -> Self {
+        Self {
+            given_up,
+            ..Self::default()
+        }
+    }
+
     /// Appends a counted frame.
     pub fn append(&mut self, frame: &Frame<'_>) {
         debug_assert!(frame.kind().is_counted());
@@ -318,17 +326,17 @@ impl Session {
         self.unacknowledged.for_each_kept(each);
     }
 
+    /// The session that this side gives up if it forgets everything now, or gave up before.
+    pub fn given_up(&self) -> Token {
+        // If a peer took up a session of which this side is not sure, the peer itself is sure of it.
+        match self.is_confirmed {
+            true => self.id,
+            false => self.given_up,
+        }
+    }
+
     /// Forgets everything. The next connection begins a new session.
     pub fn start_over(&mut self) {
-        // If a peer took up a session of which this side is not sure, the peer itself is sure of it.
-        let given_up = if self.is_confirmed {
-            self.id
-        } else {
-            self.given_up
-        };
-        *self = Self {
-            given_up,
-            ..Self::default()
-        };
+        *self = Self::after(self.given_up());
     }
 }

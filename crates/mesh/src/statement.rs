@@ -1,7 +1,5 @@
 //! An author's statement about a message on the mesh.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use sealbus_proof::{Hash, Statement};
 
 /// The longest name that a target may have, in bytes: names of foreign agents are longer than those of the platform's.
@@ -20,13 +18,4 @@ pub(crate) fn target_name(name: &str) -> &str {
 /// The statement of a direct message: the author says it to this receiver.
 pub(crate) fn statement_of(receiver: &str, message: &[u8]) -> Hash {
     Statement::direct(target_name(receiver), message)
-}
-
-/// The time, in milliseconds since 1970-01-01T00:00:00Z.
-pub(crate) fn milliseconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| {
-            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-        })
 }

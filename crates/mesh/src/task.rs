@@ -24,8 +24,6 @@ pub(crate) struct Task {
     pub(crate) link: Arc<Link>,
     pub(crate) inward: Inward,
     pub(crate) connections: mpsc::Receiver<Greeted>,
-    /// The number of the last known connection.
-    pub(crate) last_number: u64,
     /// The peer has given up its connections with this number or a smaller one, except the last connection.
     pub(crate) peer_number: u64,
     pub(crate) peer_incarnation: Option<Token>,
@@ -72,7 +70,6 @@ impl Task {
             link,
             inward,
             connections,
-            last_number: 0,
             peer_number: 0,
             peer_incarnation: None,
             proved: None,
@@ -83,7 +80,7 @@ impl Task {
         let mut next = self.connect().await;
         while let Next::Connection(established) = next {
             self.link.connections.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(peer = %self.link.peer, number = self.last_number, "connected");
+            tracing::debug!(peer = %self.link.peer, number = self.link.last_number(), "connected");
             let end = self.serve(established).await;
             self.disconnect(&end);
             next = match end {
@@ -205,7 +202,7 @@ impl Task {
         let patience = config
             .handshake_time
             .min((since + config.give_up).saturating_duration_since(Instant::now()));
-        self.last_number = self.last_number.saturating_add(1);
+        self.link.number_next();
         let hello = self.hello();
         let address = *self.link.address.lock();
         let own = self.own.clone();
@@ -234,7 +231,7 @@ impl Task {
                     // Both sides dial at once: the connection of the smaller name is used.
                     let is_same_process = self.peer_incarnation.is_none_or(|known| known == greeted.greeting.incarnation);
                     if is_same_process && self.own.config.process < self.link.peer
-                        && greeted.greeting.connection <= self.last_number
+                        && greeted.greeting.connection <= self.link.last_number()
                     {
                         say_goodbye(&mut greeted.wire, GoodbyeReason::Replaced, "this process is dialling itself", true);
                     } else if let Some(established) = self.accept(greeted) {
@@ -249,11 +246,11 @@ impl Task {
     fn hello(&self) -> OwnHello {
         let mut fields = empty_hello();
         self.link.outward.lock().session.dial(&mut fields);
-        OwnHello::new(&fields, self.last_number)
+        OwnHello::new(&fields, self.link.last_number())
     }
 
     async fn greet(&mut self, opened: Opened) -> Result<Greeted, GreetingError> {
-        self.last_number = self.last_number.saturating_add(1);
+        self.link.number_next();
         let hello = self.hello();
         let hello = hello.as_hello(&self.own);
         let dialled = opened.dial(&self.link.peer, &hello);
@@ -299,7 +296,7 @@ impl Task {
                 }
             }
         }
-        self.last_number = self.last_number.max(greeting.connection);
+        self.link.note_number(greeting.connection);
         // The peer gave up its own dialling for this connection.
         self.peer_number = greeting.connection;
         self.peer_incarnation = Some(greeting.incarnation);
@@ -331,7 +328,7 @@ impl Task {
             say_goodbye(&mut wire, GoodbyeReason::Replaced, text, true);
             return None;
         }
-        self.last_number = self.last_number.max(greeting.connection);
+        self.link.note_number(greeting.connection);
         self.peer_number = greeting.connection;
         self.peer_incarnation = Some(greeting.incarnation);
         let fresh = crate::token()?;
@@ -351,7 +348,7 @@ impl Task {
             fresh,
             &mut fields,
         );
-        let answer = OwnHello::new(&fields, self.last_number);
+        let answer = OwnHello::new(&fields, self.link.last_number());
         let mut out = PREFACE.to_vec();
         Frame::Hello(answer.as_hello(&self.own)).encode(0, &mut out);
         wire.put(&out);

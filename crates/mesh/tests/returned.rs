@@ -170,6 +170,45 @@ async fn a_message_that_is_refused_is_reported_to_its_sender_once() {
     scene.unharmed().await;
 }
 
+/// A process remembers who sent a message until it hears that the message was taken.
+#[tokio::test]
+async fn what_comes_back_comes_before_it_is_acknowledged() {
+    const MESSAGES: usize = 12;
+    let scene = Scene::new().await;
+    let mut peer = scene.ready(&scene.mallory()).await;
+    scene.process.bus.detach("victim@factory");
+    peer.until(|seen| matches!(seen, Seen::Other(Kind::Leaving)))
+        .await;
+    // All of it together is more than is written at a time.
+    let message = from("mallory@factory").with_content("x".repeat(60_000));
+    let mut payload = Vec::new();
+    bitefficient::encode(&message, &mut payload).unwrap();
+    let message = Frame::Message {
+        sender: 0,
+        target: 0,
+        is_signed: false,
+        payload: &payload,
+    };
+    let mut frames = vec![message; MESSAGES];
+    frames.push(Frame::Unbind { handle: 0 });
+    peer.send_together(&frames).await.unwrap();
+    let mut came_back = 0;
+    // The first frame of the session opened the target.
+    let mut acknowledged = 1;
+    while acknowledged < 1 + frames.len() as u64 {
+        match soon(peer.next()).await.expect("the connection has ended") {
+            Seen::Returned { .. } => came_back += 1,
+            Seen::Acknowledge { received } => {
+                acknowledged = received;
+                let taken = (received as usize - 1).min(MESSAGES);
+                assert!(came_back >= taken, "{came_back} of {taken} came back");
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(came_back, MESSAGES);
+}
+
 #[tokio::test]
 async fn an_agent_has_one_window_on_a_link() {
     let scene = Scene::new().await;

@@ -32,6 +32,8 @@ enum Step {
     Dial { side: usize, broken_at: u8 },
     /// A side gives the session up.
     GiveUp { side: usize },
+    /// A side forgets its link, which has no connection and nothing to send.
+    Forget { side: usize },
     /// A side's process is started again.
     Restart { side: usize },
 }
@@ -49,6 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Cut),
         5 => (side.clone(), 0..8u8).prop_map(|(side, broken_at)| Step::Dial { side, broken_at }),
         1 => side.clone().prop_map(|side| Step::GiveUp { side }),
+        1 => side.clone().prop_map(|side| Step::Forget { side }),
         1 => side.prop_map(|side| Step::Restart { side }),
     ]
 }
@@ -217,6 +220,12 @@ impl World {
             Step::GiveUp { side } => {
                 self.cut();
                 self.lose(side);
+            }
+            Step::Forget { side } => {
+                let session = &mut self.sides[side].session;
+                if self.network.is_none() && session.is_settled() {
+                    *session = Session::after(session.given_up());
+                }
             }
             Step::Restart { side } => {
                 self.cut();
@@ -436,6 +445,21 @@ fn hello(incarnation: Token) -> Hello<'static> {
     }
 }
 
+/// The other side does not know yet that the forgotten link took its frames.
+#[test]
+fn nothing_is_taken_again_after_a_link_was_forgotten() {
+    let mut world = World::new();
+    world.dial(0, 9);
+    world.step(Step::Send { side: 1, count: 3 });
+    world.write(1, usize::MAX);
+    world.step(Step::Deliver { from: 1, frames: 9 });
+    world.cut();
+    world.step(Step::Forget { side: 0 });
+    world.settle();
+    world.check();
+    assert_eq!(world.deliveries.len(), 3);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
@@ -449,13 +473,14 @@ proptest! {
         world.check();
     }
 
-    /// Without restarts and without giving up, everything arrives.
+    /// Without restarts, and without giving up or forgetting, everything arrives.
     #[test]
     fn nothing_is_lost_between_living_processes(steps in prop::collection::vec(step(), 1..120)) {
         let mut world = World::new();
         for step in steps {
-            if !matches!(step, Step::GiveUp { .. } | Step::Restart { .. }) {
-                world.step(step);
+            match step {
+                Step::GiveUp { .. } | Step::Forget { .. } | Step::Restart { .. } => {}
+                step => world.step(step),
             }
         }
         world.settle();

@@ -166,6 +166,30 @@ async fn other_protocols_lose_their_connection_and_nothing_else() {
     scene.unharmed().await;
 }
 
+#[tokio::test]
+async fn a_process_that_refuses_without_end_has_a_share_of_the_log() {
+    let scene = Scene::new().await;
+    let mallory = scene.mallory();
+    let mut intruder = scene.ready(&mallory).await;
+    let refused = Frame::Refused {
+        handle: 0,
+        reason: RefusalReason::Malformed,
+        text: "no",
+    };
+    for _ in 0..100 {
+        intruder.send(&refused).await.unwrap();
+    }
+    intruder.send(&Frame::Ping).await.unwrap();
+    intruder
+        .until(|seen| matches!(seen, Seen::Other(Kind::Pong)))
+        .await;
+    let peer = scene.credential.certificate().unwrap();
+    let bus = &scene.process.bus;
+    assert_eq!(bus.admit_line(&peer.identity().to_string()), None);
+    assert!(bus.admit_line("somebody else").is_some());
+    scene.unharmed().await;
+}
+
 /// A certified process sends each of these, on a connection of its own, in the place of an honest frame.
 #[tokio::test]
 async fn whoever_breaks_the_protocol_loses_the_connection() {

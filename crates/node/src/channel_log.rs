@@ -13,7 +13,8 @@ use sealbus_control::evidence::RecordedMessage;
 use sealbus_control::names::MASTER;
 use sealbus_control::node::ask_node;
 use sealbus_control::rpc::Answer;
-use sealbus_control::traffic::is_named;
+use sealbus_control::text::excerpt;
+use sealbus_control::traffic::{LONGEST_NAME, is_named};
 use sealbus_control::{AgentLocation, Fault, FaultCode};
 
 /// How long another node may take to answer, in addition to its wait for events.
@@ -159,8 +160,9 @@ impl Shared {
             }
         };
         if let Some(agent) = stranger {
+            let agent = excerpt(agent, LONGEST_NAME);
             let message = format!("{agent} is not placed in the process {process}");
-            tracing::warn!(process, message, "a log of a channel was refused");
+            self.log_refusal(process, &message);
             return Err(Fault::new(FaultCode::NotPlaced, message));
         }
         match request {
@@ -224,7 +226,7 @@ impl Shared {
             return Ok(LogAnswer::Done);
         };
         let message = format!("what {agent} receives is not recorded");
-        tracing::warn!(process, message, "messages to record were refused");
+        self.log_refusal(process, &message);
         Err(Fault::new(FaultCode::NotPermitted, message)
             .advise("`agents` in [evidence] of the manifest names those that are recorded"))
     }
@@ -247,7 +249,7 @@ impl Shared {
             }
         };
         if !may_ask {
-            tracing::warn!(from, "asks for a log of a channel and may not");
+            self.log_refusal(from, "it asks for a log of a channel and may not");
             return Err(Fault::new(
                 FaultCode::NotPermitted,
                 "only nodes read the logs of others, for agents of their own",

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -98,17 +98,19 @@ fn environment(
 pub(crate) struct Starting {
     /// The process, which is a launcher at first if the program is isolated.
     pub(crate) child: Child,
+    /// Whether it has no unix sockets, and attaches over the network.
+    pub(crate) is_remote: bool,
     launching: Option<Launching>,
 }
 
 /// Starts a program in a process group of its own, with its output to `log`. If it is isolated, it does not run before
-/// [`Starting::sealed`]. `slot` is the user of its own, in the mode `uid`, and `group` its control group.
+/// [`Starting::sealed`]. `slot` is the user of its own, in the mode `uid`, `group` its control group, and `work` its folder.
 pub(crate) fn start(
     launch: &Launch,
     log: &File,
     invitation: &Invitation<'_>,
     sealing: &Sealing,
-    (mode, slot, group): (Isolation, Option<u32>, Option<&NewGroup>),
+    (mode, slot, group, work): (Isolation, Option<u32>, Option<&NewGroup>, PathBuf),
 ) -> Result<Starting, String> {
     let directory = Path::new(launch.directory.as_deref().unwrap_or("."));
     let Some((program, arguments)) = launch.command.split_first() else {
@@ -125,7 +127,7 @@ pub(crate) fn start(
     let path = locate(program, directory).map_err(|problem| problem.to_string())?;
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     let socket = format!("unix:{}", invitation.socket.display());
-    let work = sealing.folder_of(&launch.group, slot).map_err(failed)?;
+    let mut is_remote = false;
     let (mut command, launching) = if mode == Isolation::None && group.is_none() {
         let mut command = Command::new(&path);
         command
@@ -146,9 +148,10 @@ pub(crate) fn start(
         let of_it = (work.clone(), slot, group.map(|group| group.folder.clone()));
         let plan = sealing.plan(mode, launch, path.clone(), of_it, invitation.socket);
         let mut plan = plan.map_err(failed)?;
-        let address = match &plan.attachment {
-            Some(_) => socket.as_str(),
-            None => TLS,
+        is_remote = plan.attachment.is_none();
+        let address = match is_remote {
+            true => TLS,
+            false => socket.as_str(),
         };
         plan.environment = environment(launch, plan.environment, &work, address, invitation);
         let (command, launching) = sealing.launcher(plan).map_err(failed)?;
@@ -158,7 +161,11 @@ pub(crate) fn start(
     let errors = log.try_clone().map_err(failed)?;
     let child = command.stdout(output).stderr(errors).spawn();
     let child = child.map_err(failed)?;
-    Ok(Starting { child, launching })
+    Ok(Starting {
+        child,
+        is_remote,
+        launching,
+    })
 }
 
 impl Starting {
@@ -198,9 +205,9 @@ pub(crate) fn exit_of(status: io::Result<ExitStatus>) -> Exit {
     }
 }
 
-/// Asks a process group to end.
-pub(crate) fn terminate(pid: u32) {
-    if let Some(pid) = raw(pid) {
+/// Asks the process group of a program to end, unless another process has its number by now.
+pub(crate) fn terminate((pid, started): (u32, u64)) {
+    if let Some(pid) = raw(pid).filter(|_| !is_reused(pid, started)) {
         // The process group may have ended already.
         let _ = kill_process_group(pid, Signal::TERM);
     }
@@ -213,6 +220,11 @@ pub(crate) fn started_at(pid: u32) -> Option<u64> {
     (!stat.has_ended).then_some(stat.started)
 }
 
+/// Whether the number of a process that was started at that time is another's by now. Without `/proc` nobody knows.
+pub(crate) fn is_reused(pid: u32, started: u64) -> bool {
+    stat(pid).is_some_and(|stat| stat.started != started)
+}
+
 /// Waits for the end of a process that is not a child of this one and was started at that time.
 pub(crate) async fn ended(pid: u32, started: u64) {
     while started_at(pid) == Some(started) {
@@ -222,8 +234,6 @@ pub(crate) async fn ended(pid: u32, started: u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use sealbus_seal::token::Purpose;
     use sealbus_seal::{Fingerprint, PlatformName};
 
@@ -255,7 +265,8 @@ mod tests {
         };
         let sealing = Sealing::open(config, folder.path()).await.unwrap();
         let log_file = File::create(&log).unwrap();
-        let open = (Isolation::None, None, None);
+        let work = sealing.folder_of("g", None).unwrap();
+        let open = (Isolation::None, None, None, work);
         let starting = start(&launch, &log_file, &invitation, &sealing, open).unwrap();
         let mut child = starting.sealed().await.unwrap();
         assert!(child.wait().await.unwrap().success());

@@ -57,7 +57,7 @@ fn all() -> BTreeMap<u32, Stat> {
 }
 
 /// The processes that descend from `pid`.
-fn descendants(pid: u32) -> BTreeSet<u32> {
+pub(crate) fn descendants(pid: u32) -> BTreeSet<u32> {
     let all = all();
     let mut found = BTreeSet::new();
     let mut parents = vec![pid];

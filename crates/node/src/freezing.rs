@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_bus::{UndeliverableReason, aid_of, failure_notice};
-use sealbus_fipa::{Limits, bitefficient};
+use sealbus_bus::{ANY_LENGTH, UndeliverableReason, aid_of, failure_notice};
+use sealbus_fipa::bitefficient;
 use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin, origin_of};
 use sealbus_seal::Identity;
 use tokio::sync::oneshot;
 
 use super::processes::{AfterMove, Frozen};
 use super::shared::Shared;
-use sealbus_control::attachment::AttachmentNotice;
+use sealbus_control::attachment::{AttachmentNotice, FrozenPart};
 use sealbus_control::clock::now;
 use sealbus_control::post::{Cover, PostedLetter};
 use sealbus_control::rpc::Untold;
@@ -46,41 +46,18 @@ impl Shared {
         }
         self.processes.await_attachment(process, ATTACHING).await?;
         let (waiting, frozen) = oneshot::channel();
-        let caller = self.processes.with(process, |entry| {
-            let caller = entry.connection.as_ref().map(|(_, caller)| caller.clone());
-            let begun = entry.freezing.is_some();
-            if caller.is_some() {
-                let (_, all) = entry.freezing.get_or_insert_default();
-                all.push(waiting);
-            }
-            caller.map(|caller| (caller, begun))
-        })?;
-        let (caller, begun) = caller.ok_or_else(|| {
-            Fault::new(
-                FaultCode::NotPermitted,
-                "its process has not attached and cannot be moved",
-            )
-        })?;
-        if begun {
-            let ended = || Fault::new(FaultCode::NotPermitted, "its process ended meanwhile");
-            return Ok(frozen.await.map_err(|_| ended())?? as u64);
-        }
-        let agents = self
+        let ended = || Fault::new(FaultCode::NotPermitted, "its process ended meanwhile");
+        let freeze = new_origin();
+        let begun = self
             .processes
-            .with(process, |entry| entry.remembered.launch.agents.clone());
-        let kept = Frozen::begun(agents?, destination);
-        self.processes
-            .frozen
-            .lock()
-            .insert(process.to_owned(), kept);
-        let told = caller.try_notify(&AttachmentNotice::Freeze).map_err(untold);
-        let result = match told {
+            .begin_freeze(process, freeze, destination, waiting)?;
+        let Some(caller) = begun else {
+            return Ok(frozen.await.unwrap_or_else(|_| Err(ended()))? as u64);
+        };
+        let notice = AttachmentNotice::Freeze { freeze };
+        let result = match caller.try_notify(&notice).map_err(untold) {
             Ok(()) => match tokio::time::timeout(FREEZING, frozen).await {
-                Ok(Ok(result)) => result,
-                Ok(Err(_)) => Err(Fault::new(
-                    FaultCode::NotPermitted,
-                    "its process ended meanwhile",
-                )),
+                Ok(result) => result.unwrap_or_else(|_| Err(ended())),
                 Err(_) => Err(Fault::new(
                     FaultCode::NotPermitted,
                     format!("its `save` hook did not return within {FREEZING:?}"),
@@ -88,19 +65,26 @@ impl Shared {
             },
             Err(fault) => Err(fault),
         };
-        match result {
-            Ok(size) => {
-                let (shared, process) = (self.clone(), process.to_owned());
-                tokio::spawn(async move { shared.forget_frozen(&process).await });
-                Ok(size as u64)
-            }
-            Err(fault) => {
-                self.processes.frozen.lock().remove(process);
-                // Parts that still come belong to no move.
-                let _ = self.processes.with(process, |entry| entry.freezing = None);
-                Err(fault)
-            }
-        }
+        let give_up = || self.processes.give_up_freeze(process, freeze);
+        let size = result.or_else(|fault| give_up().ok_or(fault))?;
+        let (shared, process) = (self.clone(), process.to_owned());
+        tokio::spawn(async move { shared.forget_frozen(&process).await });
+        Ok(size as u64)
+    }
+
+    /// Takes a part of a process's frozen agents.
+    pub(crate) async fn frozen_part(
+        &self,
+        process: &str,
+        freeze: u64,
+        part: &FrozenPart,
+    ) -> Result<(), Fault> {
+        let Some(whole) = self.processes.frozen_part(process, freeze, part)? else {
+            return Ok(());
+        };
+        // From here on the agents may live elsewhere, and the node must know that after a restart.
+        self.processes.note(process, &self.memory).await;
+        self.processes.handed_in(process, whole)
     }
 
     /// The keys of a frozen process for sealed messages, sealed to the process that restores its agents on the node
@@ -135,7 +119,9 @@ impl Shared {
 
     /// Ends a failed move: the process goes on. If it has ended, its agents answer what they have not read.
     pub(crate) async fn thaw(&self, process: &str) -> Result<(), Fault> {
-        match self.processes.thaw(process)? {
+        let after = self.processes.thaw(process)?;
+        self.processes.note(process, &self.memory).await;
+        match after {
             AfterMove::GoesOn(Some(caller)) => {
                 caller.try_notify(&AttachmentNotice::Thaw).map_err(untold)
             }
@@ -161,7 +147,7 @@ impl Shared {
         for some in answers.chunks(MOST_POSTED) {
             let refused = self.post.keep(some.to_vec()).await;
             for fault in refused.into_iter().flatten() {
-                tracing::warn!(process, %fault, "a sender is not told");
+                self.log_refusal(process, &format!("a sender is not told: {fault}"));
             }
         }
     }
@@ -188,7 +174,7 @@ fn answers(frozen: &Frozen, platform: &str, origin: u64, posted: UnixMillis) -> 
             ) {
                 continue;
             }
-            let unread = bitefficient::decode_ref(&waiting.message.0, &Limits::default());
+            let unread = bitefficient::decode_ref(&waiting.message.0, &ANY_LENGTH);
             let answer = unread.ok().and_then(|unread| {
                 let reason = UndeliverableReason::ReceiverGone;
                 failure_notice(&aid_of(&name), &unread, &name, &reason)
@@ -271,7 +257,7 @@ mod tests {
         let bytes = serde_json::to_vec(&[frozen("bob"), frozen("mallory")]).unwrap();
         let handed_in = Frozen {
             bytes: Arc::new(bytes),
-            ..Frozen::begun(vec!["bob".to_owned()], "node-2")
+            ..Frozen::begun(1, vec!["bob".to_owned()], "node-2")
         };
         let letters = answers(&handed_in, "factory", 3, 1);
         assert_eq!(letters.len(), 2);
@@ -283,7 +269,7 @@ mod tests {
             };
             let identity: Identity = identity.parse().unwrap();
             assert!(identity.is_agent_named("bob@factory"));
-            let answer = bitefficient::decode_ref(&letter.message.0, &Limits::default()).unwrap();
+            let answer = bitefficient::decode_ref(&letter.message.0, &ANY_LENGTH).unwrap();
             assert_eq!(answer.performative(), Performative::Failure);
             assert_eq!(answer.sender().unwrap().name(), "bob@factory");
             assert_eq!(answer.in_reply_to().unwrap().text().unwrap(), "7");
@@ -293,5 +279,31 @@ mod tests {
             ..handed_in
         };
         assert!(answers(&nonsense, "factory", 3, 1).is_empty());
+    }
+
+    /// A manifest may allow longer messages than the default.
+    #[test]
+    fn the_sender_of_a_long_message_is_told_that_it_was_not_read() {
+        let message = AclMessage::new(Performative::Inform)
+            .with_sender(aid_of("alice@factory"))
+            .with_content("x".repeat(17 << 20));
+        let mut bytes = Vec::new();
+        bitefficient::encode(&message, &mut bytes).unwrap();
+        let agent = FrozenAgent {
+            agent: "bob".to_owned(),
+            state: Blob::default(),
+            mailbox: vec![WaitingMessage {
+                message: Blob(bytes),
+                provenance: WaitingProvenance::Claimed,
+            }],
+        };
+        let handed_in = Frozen {
+            bytes: Arc::new(serde_json::to_vec(&[agent]).unwrap()),
+            ..Frozen::begun(1, vec!["bob".to_owned()], "node-2")
+        };
+        let letters = answers(&handed_in, "factory", 3, 1);
+        assert_eq!(letters.len(), 1);
+        assert_eq!(letters[0].cover.receiver, "alice");
+        assert!(letters[0].message.0.len() < 1 << 16);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
 use std::ops::RangeInclusive;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -17,7 +17,8 @@ use tokio::net::UnixListener;
 
 use super::NodeError;
 use super::control_groups::{ControlGroups, NewGroup};
-use super::slots::Slots;
+use super::ownership::give;
+use super::slots::{self, Slots};
 use sealbus_control::local::listen;
 use sealbus_control::node::Launch;
 use sealbus_files::folder as private_folder;
@@ -216,6 +217,11 @@ impl Sealing {
         group.map_err(|error| format!("it gets no control group: {error}"))
     }
 
+    /// The folder of the programs' own folders.
+    pub(crate) fn work(&self) -> &Path {
+        &self.work
+    }
+
     /// Removes the control groups of earlier programs, with everything in them.
     pub(crate) fn clear(&self, running: &HashSet<PathBuf>) {
         if let Some(groups) = &self.control_groups {
@@ -346,6 +352,11 @@ impl Sealing {
     }
 }
 
+/// Whether a user is still that of the program `group` of the node with this state directory, and no other program's.
+pub(crate) fn is_user_of(uid: u32, directory: &Path, group: &str) -> bool {
+    slots::is_of(uid, &directory.join(WORK).join(group))
+}
+
 /// Ends every process of a slot, with the `sealbus` command `launcher`.
 pub(crate) fn end_slot(launcher: &Path, uid: u32) -> Result<(), NotSealed> {
     let failed = |error: io::Error| NotSealed {
@@ -360,21 +371,6 @@ pub(crate) fn end_slot(launcher: &Path, uid: u32) -> Result<(), NotSealed> {
     let ended = launching.wait();
     child.wait().map_err(failed)?;
     ended
-}
-
-/// Gives a folder, and all in it, to a user. No process of an earlier owner runs any more.
-fn give(path: &Path, owner: u32) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt;
-    let about = fs::symlink_metadata(path)?;
-    if about.uid() == owner {
-        return Ok(());
-    }
-    if about.is_dir() {
-        for entry in fs::read_dir(path)? {
-            give(&entry?.path(), owner)?;
-        }
-    }
-    lchown(path, Some(owner), Some(owner))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use sealbus_control::enrolment::{Joined, ask};
 use sealbus_control::statement::{Returning, Signed};
 use sealbus_control::{Blob, FaultCode, NodeDescription, Term};
 use sealbus_enrolment::{Enrolment, EnrolmentError};
-use sealbus_seal::tls::CertificateSource;
+use sealbus_seal::tls::{CertificateSource, TlsError};
 use sealbus_seal::token::Token;
 use sealbus_seal::{
     CLOCK_SKEW, CertificateChain, CertificateError, Credential, KeyPair, Timestamp,
@@ -82,15 +82,28 @@ pub(crate) async fn return_by_enrolment(
     let (joined, credential) = come_back(&enrolment, &shared.description, &known).await?;
     let obeyed = shared.leaders.obey(joined.term);
     obeyed.map_err(EnrolmentError::Refused)?;
-    source.renew(&credential)?;
     shared.leaders.are_at(&joined.masters);
-    let enrolment = shared.leaders.enrolment();
-    shared
-        .memory
-        .keep_identity(&shared.name, &enrolment, &credential)?;
-    let credential: Arc<Credential> = Arc::new(credential);
-    shared.credential.store(credential);
+    take_on(shared, source, credential)?;
     Ok(joined)
+}
+
+/// Uses a new certificate from now on, even if the disk is full. A node that asked for another one again and again would
+/// fill the issuance log.
+fn take_on(
+    shared: &Shared,
+    source: &CertificateSource,
+    credential: Credential,
+) -> Result<(), TlsError> {
+    source.renew(&credential)?;
+    let enrolment = shared.leaders.enrolment();
+    let kept = shared
+        .memory
+        .keep_identity(&shared.name, &enrolment, &credential);
+    if let Err(error) = kept {
+        tracing::error!(%error, "the node's new certificate cannot be kept: after a restart the node has the former one");
+    }
+    shared.credential.store(Arc::new(credential));
+    Ok(())
 }
 
 /// Waits for `work`, which may take long on a slow disk. Meanwhile the node comes back to the Master again and again.
@@ -150,4 +163,33 @@ pub(crate) async fn come_back_patiently(
 fn joined(joined: Joined, key: KeyPair) -> Result<(Joined, Credential), NodeError> {
     let credential = Credential::new(key, chain_of(&joined)?)?;
     Ok((joined, credential))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::isolation::{IsolationConfig, SLOTS};
+    use super::super::testing;
+    use super::*;
+    use sealbus_manifest::isolation::Isolation;
+
+    #[tokio::test]
+    async fn a_new_certificate_counts_even_if_the_disk_is_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let isolation = IsolationConfig {
+            mode: Some(Isolation::None),
+            launcher: "/nowhere".into(),
+            hidden: Vec::new(),
+            slots: SLOTS,
+        };
+        let (shared, _reports) = testing::node(folder.path(), isolation).await;
+        let (new, root) = testing::certified();
+        let source = CertificateSource::with_root(&shared.credential.load(), &root.into()).unwrap();
+        // No file can be written beside the one of the former certificate.
+        std::fs::create_dir(folder.path().join("node.draft")).unwrap();
+        let serial = |credential: &Credential| credential.certificate().unwrap().serial();
+        let expected = serial(&new);
+        take_on(&shared, &source, new).unwrap();
+        assert_eq!(serial(&shared.credential.load()), expected);
+        assert!(!renewal_due(&shared));
+    }
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use super::child;
 use super::control_groups;
 use super::descendants;
-use super::isolation::end_slot;
+use super::ending::{self, users_left};
+use super::isolation::{end_slot, is_user_of};
 use super::memory::{Memory, MemoryError};
 
 /// How often the programs are checked for their end.
@@ -38,15 +39,18 @@ pub async fn end_left_behind(
         return Ok(Vec::new());
     }
     let runs = |pid: u32, started: u64| child::started_at(pid) == Some(started);
+    let remembered = Memory::open(directory)?.processes()?;
+    let left = users_left(&remembered, ending::runs).into_iter();
+    let left = left.filter(|(uid, group)| is_user_of(*uid, directory, group));
+    let mut slots: Vec<u32> = left.map(|(uid, _)| uid).collect();
     let mut found = Vec::new();
-    let mut slots = Vec::new();
     let mut groups = Vec::new();
-    for remembered in Memory::open(directory)?.processes()? {
+    for remembered in remembered {
         groups.extend(remembered.control_group);
         if let Some((pid, started)) = remembered.pid
             && runs(pid, started)
         {
-            child::terminate(pid);
+            child::terminate((pid, started));
             slots.extend(remembered.slot);
             found.push((remembered.launch.group, pid, started));
         }
@@ -91,26 +95,11 @@ mod tests {
 
     use super::super::memory::Remembered;
     use super::*;
-    use sealbus_control::node::Launch;
 
     fn remembered(group: &str, pid: u32, started: u64) -> Remembered {
         Remembered {
-            launch: Launch {
-                process: group.to_owned(),
-                group: group.to_owned(),
-                agents: vec![group.to_owned()],
-                command: vec!["sleep".to_owned()],
-                directory: None,
-                environment: Default::default(),
-                confinement: Default::default(),
-                inherits: None,
-            },
             pid: Some((pid, started)),
-            ticket: None,
-            reattach: Vec::new(),
-            slot: None,
-            control_group: None,
-            channels: false,
+            ..super::super::memory::tests::remembered(group)
         }
     }
 

@@ -7,6 +7,7 @@ mod child;
 mod control_groups;
 mod descendants;
 mod directory;
+mod disk;
 mod ending;
 mod freezing;
 mod held;
@@ -23,17 +24,22 @@ mod metrics;
 mod neighbours;
 mod notes;
 mod orders;
+mod ownership;
 mod peer;
 mod post;
 mod processes;
 mod refused;
 mod renewal;
 mod reports;
+mod room;
 mod serve;
 mod session;
 mod shared;
 mod slots;
+mod starting;
 mod supervisor;
+#[cfg(test)]
+mod testing;
 mod traffic;
 mod witness;
 
@@ -72,6 +78,7 @@ use joining::{come_back_patiently, join, while_coming_back};
 use leaders::Leaders;
 pub use left_behind::{LeftBehind, end_left_behind};
 use log::Logs;
+pub use log::{log_of, set_aside};
 use memory::Memory;
 pub use memory::MemoryError;
 use processes::Processes;
@@ -281,7 +288,7 @@ impl Node {
             let opened = while_coming_back(opened, &enrolment, &description, &credential).await;
             opened.map_err(|error| system("open its journal")(error.into()))??
         };
-        let (remembered, ends) = (memory.processes()?, memory.ends()?);
+        let remembered = memory.processes()?;
         let leaders = Leaders::new(enrolment.clone(), memory.clone())?;
         leaders.obey(joined.term).map_err(EnrolmentError::Refused)?;
         if leaders.are_at(&joined.masters) {
@@ -315,6 +322,7 @@ impl Node {
             channel_logs: Arc::new(opened.logs),
             journal: opened.journal,
             logs,
+            refusals: Mutex::default(),
             witness: Witnesses::new(memory.directory()),
             memory,
             presence: watch::Sender::new(None),
@@ -322,12 +330,13 @@ impl Node {
             socket: path,
             root: enrolment.root,
             sealing: Arc::new(sealing),
+            rooms: Mutex::default(),
             attachment,
             leaving: watch::Sender::new(None),
             parted: watch::Sender::new(false),
         });
         shared.deny_list_changed(joined.deny_list.clone()).await;
-        shared.take_over(remembered, ends);
+        shared.take_over(remembered);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve::accept_local(listener, shared.clone()));
         let acceptor = Acceptor::for_enrolment(source.clone(), &[ATTACHMENT]);
@@ -339,6 +348,7 @@ impl Node {
         tasks.spawn(sealbus_keeping::post::run(shared.post.clone(), ways));
         tasks.spawn(shared.channel_logs.clone().tidy());
         tasks.spawn(supervisor::tend_logs(shared.clone()));
+        tasks.spawn(disk::watch(shared.clone()));
         tasks.spawn(session::report(shared.clone(), queue));
         tasks.spawn(alarm::run(shared.clone()));
         let (end, ended) = watch::channel(false);

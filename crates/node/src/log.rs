@@ -1,5 +1,6 @@
 //! Logs of processes. Each process writes to its file by itself, so that nothing is lost when the node ends. The node
-//! keeps files from growing without bound, and reads pieces of them.
+//! keeps files from growing without bound, and reads pieces of them. It keeps its own log from growing as well, if that is
+//! in its state directory.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,6 +14,40 @@ use sealbus_control::node::LogPosition;
 
 use crate::log_times::LogTimes;
 
+/// The log of a node itself, in its state directory, if whoever starts the node puts it there.
+pub fn log_of(directory: &Path) -> PathBuf {
+    directory.join("node.log")
+}
+
+/// Sets a log aside that has grown too large. Its writers append, so they go on at the start of the emptied file. Lines
+/// written in that moment may be lost.
+///
+/// # Errors
+/// The system's. The log may have been emptied all the same.
+pub fn set_aside(path: &Path) -> io::Result<()> {
+    cut(path, |_| ())?.map_or(Ok(()), |(_, copied)| copied)
+}
+
+/// Empties a log that has grown too large, when its length was noted. Returns this length, and whether its end was copied.
+fn cut(path: &Path, note: impl FnOnce(u64)) -> io::Result<Option<(u64, io::Result<()>)>> {
+    let length = match fs::metadata(path) {
+        Ok(file) => file.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if length <= LARGEST {
+        return Ok(None);
+    }
+    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    file.seek(SeekFrom::Start(length - LARGEST))?;
+    let mut aside = File::create(path.with_extension("log.1"))?;
+    let copied = io::copy(&mut (&file).take(LARGEST), &mut aside);
+    note(length);
+    // A full disk keeps no copy. It has room again once the log is cut, so the log is cut all the same.
+    file.set_len(0)?;
+    Ok(Some((length, copied.map(drop))))
+}
+
 /// A log beyond this size is set aside: its end, of at most this size, becomes `NAME.log.1`.
 const LARGEST: u64 = 16 * 1024 * 1024;
 /// How many bytes back lines are searched for.
@@ -24,6 +59,8 @@ const LONGEST_LINE: u64 = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Logs {
     directory: PathBuf,
+    /// The node's own log.
+    own: PathBuf,
     /// Bytes that were set aside before the beginning of the present file.
     set_aside: Mutex<HashMap<String, u64>>,
     /// When the logs grew. No log is set aside while this is locked.
@@ -32,11 +69,13 @@ pub(crate) struct Logs {
 
 impl Logs {
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
+        let own = log_of(directory);
         let directory = directory.join("logs");
         sealbus_files::folder(&directory)?;
         Ok(Self {
             times: Mutex::new(LogTimes::new(&directory)),
             directory,
+            own,
             set_aside: Mutex::default(),
         })
     }
@@ -49,13 +88,33 @@ impl Logs {
         if let Some(base) = self.set_aside.lock().get(log) {
             return *base;
         }
-        let kept = fs::read_to_string(self.directory.join(format!("{log}.base")));
-        let base = kept
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0);
+        let kept = fs::read_to_string(self.base_path(log)).unwrap_or_default();
+        let mut numbers = kept.split_whitespace().map(|it| it.parse().unwrap_or(0));
+        let (before, cut): (u64, u64) = (
+            numbers.next().unwrap_or_default(),
+            numbers.next().unwrap_or_default(),
+        );
+        let length = fs::metadata(self.path(log)).map_or(0, |file| file.len());
+        // The node may have been killed before the cut that it noted, or after it.
+        let base = match length < cut {
+            true => before.saturating_add(cut),
+            false => before,
+        };
         self.set_aside.lock().insert(log.to_owned(), base);
         base
+    }
+
+    fn base_path(&self, log: &str) -> PathBuf {
+        self.directory.join(format!("{log}.base"))
+    }
+
+    /// Notes how many bytes were set aside, and how long the log is that is about to be cut. A note takes the place of the
+    /// former one, and as much room: a full disk takes it, too.
+    fn keep_base(&self, log: &str, base: u64, cut: u64) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false);
+        let mut file = options.open(self.base_path(log))?;
+        file.write_all(format!("{base:020} {cut:020}\n").as_bytes())
     }
 
     /// The file for a process's output. `heading` is written first.
@@ -66,38 +125,31 @@ impl Logs {
             .append(true)
             .open(self.path(log))?;
         file.write_all(heading.as_bytes())?;
+        if !self.base_path(log).exists() {
+            self.keep_base(log, self.base(log), 0)?;
+        }
         Ok(file)
     }
 
-    /// Sets a log aside that has grown too large. Its writers append, so they go on at the start of the emptied file.
-    /// Lines written in that moment may be lost.
+    /// [Sets a log aside](set_aside) that has grown too large.
     pub(crate) fn rotate(&self, log: &str) -> io::Result<()> {
         let _times = self.times.lock();
-        let path = self.path(log);
-        let length = match fs::metadata(&path) {
-            Ok(file) => file.len(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if length <= LARGEST {
+        let base = self.base(log);
+        // Without it, the note after the cut counts.
+        let note = |length| drop(self.keep_base(log, base, length));
+        let Some((length, copied)) = cut(&self.path(log), note)? else {
             return Ok(());
-        }
-        let mut file = OpenOptions::new().read(true).write(true).open(&path)?;
-        file.seek(SeekFrom::Start(length - LARGEST))?;
-        let mut aside = File::create(path.with_extension("log.1"))?;
-        let copied = io::copy(&mut (&file).take(LARGEST), &mut aside);
-        // A full disk keeps no copy. It has room again once the log is cut, so the log is cut all the same.
-        file.set_len(0)?;
-        let base = self.base(log) + length;
+        };
+        let base = base + length;
         self.set_aside.lock().insert(log.to_owned(), base);
-        fs::write(self.directory.join(format!("{log}.base")), base.to_string())?;
-        copied.map(|_| ())
+        self.keep_base(log, base, 0)?;
+        copied
     }
 
     /// Sets logs aside that have grown too large, and notes which have grown until now, those of processes that have
     /// ended among them. One log that cannot be tended holds up no other.
     pub(crate) fn tend(&self, now: UnixMillis) -> io::Result<()> {
-        let mut failed = None;
+        let mut failed = set_aside(&self.own).err();
         for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
             if path.extension().is_some_and(|it| it == "log")
@@ -246,6 +298,39 @@ mod tests {
         assert_eq!(next, before + 6);
     }
 
+    /// The node is killed while it sets a log aside, before the log is cut or after that.
+    #[test]
+    fn offsets_go_on_over_a_rotation_that_was_interrupted() {
+        for is_cut in [false, true] {
+            let (directory, logs) = logs();
+            let mut file = logs.writer("a", "").unwrap();
+            let offset = LARGEST + 1;
+            file.set_len(offset).unwrap();
+            if is_cut {
+                let note = |length| {
+                    assert_eq!(file.metadata().unwrap().len(), length);
+                    logs.keep_base("a", 0, length).unwrap();
+                };
+                cut(&logs.path("a"), note).unwrap();
+            } else {
+                logs.keep_base("a", 0, offset).unwrap();
+            }
+            file.write_all(b"after\n").unwrap();
+            let again = Logs::open(directory.path()).unwrap();
+            let piece = again.read("a", LogPosition::Offset { offset }, 1000, 0);
+            assert_eq!(piece.unwrap(), ("after\n".to_owned(), offset + 6));
+            // The next one is not interrupted.
+            file.set_len(offset).unwrap();
+            again.rotate("a").unwrap();
+            file.write_all(b"late\n").unwrap();
+            let offset = if is_cut { 2 * offset } else { offset };
+            for logs in [again, Logs::open(directory.path()).unwrap()] {
+                let piece = logs.read("a", LogPosition::Offset { offset }, 1000, 0);
+                assert_eq!(piece.unwrap(), ("late\n".to_owned(), offset + 5));
+            }
+        }
+    }
+
     #[test]
     fn the_end_of_a_log_that_grew_fast_is_set_aside() {
         let (directory, logs) = logs();
@@ -261,6 +346,28 @@ mod tests {
         let offset = 5 * LARGEST + 5;
         let piece = logs.read("a", LogPosition::Offset { offset }, 2000, 0);
         assert_eq!(piece.unwrap(), ("after\n".to_owned(), offset + 6));
+    }
+
+    #[test]
+    fn the_nodes_own_log_is_bounded_too() {
+        let (directory, logs) = logs();
+        logs.tend(0).unwrap();
+        let log = log_of(directory.path());
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
+        file.write_all(b"first\n").unwrap();
+        logs.tend(0).unwrap();
+        assert_eq!(fs::read(&log).unwrap(), b"first\n");
+        file.set_len(5 * LARGEST).unwrap();
+        file.write_all(b"last\n").unwrap();
+        logs.tend(0).unwrap();
+        file.write_all(b"after\n").unwrap();
+        assert_eq!(fs::read(&log).unwrap(), b"after\n");
+        let aside = fs::read(directory.path().join("node.log.1")).unwrap();
+        assert!(aside.len() as u64 == LARGEST && aside.ends_with(b"\0last\n"));
     }
 
     #[test]

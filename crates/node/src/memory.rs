@@ -2,7 +2,6 @@
 //! and takes its processes over again. Each process has a file of its own, so that the bytes written for one process do
 //! not grow with the number of processes.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,9 +22,12 @@ const PROCESSES: &str = "processes";
 const ROW: &str = "json";
 /// The one list in which earlier versions kept all processes.
 const PROCESS_LIST: &str = "processes.json";
-const ENDS: &str = "ended.json";
 const PORT: &str = "port.json";
 const TERM: &str = "term.json";
+/// The kernel's name for this run of the machine.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+/// No process begins at this time.
+const NEVER: u64 = u64::MAX;
 
 /// A node's state directory.
 #[derive(Clone, Debug)]
@@ -56,6 +58,9 @@ pub(crate) struct Remembered {
     /// The process's id and its start time by the system. The time distinguishes it from a later process with the same
     /// id.
     pub(crate) pid: Option<(u32, u64)>,
+    /// The run of the machine in which it began. The start time counts from the beginning of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) boot: Option<String>,
     /// The user that only this process and those that it starts have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) slot: Option<u32>,
@@ -69,6 +74,56 @@ pub(crate) struct Remembered {
     /// Whether its agents use channels.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) channels: bool,
+    /// The number of the freeze in which it handed in its agents, which may live elsewhere since. None if no move is in
+    /// progress, or none has come so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) handed_in: Option<u64>,
+    /// The folder of a program that the node started without unix sockets. The program attaches over the network, and the
+    /// node knows it by its mark there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) folder: Option<PathBuf>,
+    /// How it ended. The Master does not know of that yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<Exit>,
+}
+
+impl Remembered {
+    /// A process that has not begun.
+    pub(crate) fn new(launch: Launch) -> Self {
+        Self {
+            launch,
+            pid: None,
+            boot: None,
+            slot: None,
+            control_group: None,
+            ticket: None,
+            reattach: Vec::new(),
+            channels: false,
+            handed_in: None,
+            folder: None,
+            ended: None,
+        }
+    }
+
+    /// Whether this is the hash of its ticket, or of a secret with which it attaches again.
+    pub(crate) fn has_secret(&self, hash: SecretHash) -> bool {
+        let is_ticket = self.ticket.is_some_and(|(ticket, _)| ticket == hash);
+        is_ticket || self.reattach.contains(&hash)
+    }
+
+    /// The same process in this run of the machine. In another one, a stranger may have its id and its start time.
+    fn seen_in(mut self, boot: Option<&str>) -> Self {
+        if self.boot.is_some() && self.boot.as_deref() != boot {
+            self.pid = self.pid.map(|(pid, _)| (pid, NEVER));
+        }
+        self
+    }
+}
+
+/// This run of the machine, if the system tells.
+pub(crate) fn boot() -> Option<String> {
+    let told = fs::read_to_string(BOOT).ok()?;
+    Some(told.trim().to_owned())
 }
 
 /// A node's state directory cannot be used.
@@ -218,8 +273,11 @@ impl Memory {
     }
 
     pub(crate) fn processes(&self) -> Result<Vec<Remembered>, MemoryError> {
-        let rows = self.rows()?.into_iter().map(read);
-        rows.filter_map(Result::transpose).collect()
+        let boot = boot();
+        let rows = self.rows()?.into_iter().map(read::<Remembered>);
+        let rows = rows.filter_map(Result::transpose);
+        rows.map(|row| row.map(|row| row.seen_in(boot.as_deref())))
+            .collect()
     }
 
     /// Notes a process.
@@ -230,15 +288,6 @@ impl Memory {
     /// Forgets a process.
     pub(crate) fn forget_process(&self, process: &str) -> Result<(), MemoryError> {
         remove(&self.directory.join(Self::row_of(process)?))
-    }
-
-    /// The ends of processes that the Master did not know of yet.
-    pub(crate) fn ends(&self) -> Result<BTreeMap<String, Exit>, MemoryError> {
-        Ok(self.load(ENDS)?.unwrap_or_default())
-    }
-
-    pub(crate) fn keep_ends(&self, ends: &BTreeMap<String, Exit>) -> Result<(), MemoryError> {
-        self.keep(ENDS, ends)
     }
 }
 
@@ -281,24 +330,16 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn remembered(process: &str) -> Remembered {
-        Remembered {
-            launch: Launch {
-                process: process.to_owned(),
-                group: process.to_owned(),
-                agents: vec![process.to_owned()],
-                command: Vec::new(),
-                directory: None,
-                environment: BTreeMap::new(),
-                confinement: Default::default(),
-                inherits: None,
-            },
-            pid: None,
-            slot: None,
-            control_group: None,
-            ticket: None,
-            reattach: Vec::new(),
-            channels: false,
-        }
+        Remembered::new(Launch {
+            process: process.to_owned(),
+            group: process.to_owned(),
+            agents: vec![process.to_owned()],
+            command: Vec::new(),
+            directory: None,
+            environment: Default::default(),
+            confinement: Default::default(),
+            inherits: None,
+        })
     }
 
     fn names(memory: &Memory) -> Vec<String> {
@@ -321,6 +362,24 @@ pub(crate) mod tests {
         for name in ["../node", "", "a/b", "a.json"] {
             assert!(memory.keep_process(&remembered(name)).is_err(), "{name}");
         }
+    }
+
+    /// Start times count from the start of the machine, and ids begin anew, too.
+    #[test]
+    fn after_a_restart_of_the_machine_no_process_is_taken_for_one_from_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory = Memory::open(directory.path()).unwrap();
+        let own = (std::process::id(), 1234);
+        let seen = |boot: Option<String>| {
+            let mut process = remembered("a");
+            (process.pid, process.boot) = (Some(own), boot);
+            memory.keep_process(&process).unwrap();
+            memory.processes().unwrap().remove(0).pid
+        };
+        assert_eq!(seen(boot()), Some(own));
+        assert_eq!(seen(Some("another".to_owned())), Some((own.0, NEVER)));
+        // An earlier version noted none.
+        assert_eq!(seen(None), Some(own));
     }
 
     #[test]

@@ -1,7 +1,15 @@
 //! The notes of a node on disk: a file for each process, so that the node knows its processes after a restart.
 
-use super::memory::Memory;
-use super::processes::Processes;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::memory::{Memory, MemoryError, Remembered};
+use super::processes::{End, Ends, Processes};
+
+/// The pause before a file that could not be written is written again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 impl Processes {
     /// Notes on disk the present facts about a process. The disk may be slow: others go on meanwhile.
@@ -14,22 +22,48 @@ impl Processes {
         let Ok(remembered) = self.with(process, |entry| entry.remembered.clone()) else {
             return;
         };
-        let keeper = memory.clone();
-        let written = tokio::task::spawn_blocking(move || keeper.keep_process(&remembered)).await;
-        if let Ok(Err(error)) = written {
+        if let Err(error) = write(&remembered, memory).await {
             tracing::error!(%error, "a process could not be noted: after a restart the node would not know it as it is");
         }
-        // The process may have ended meanwhile, and is then forgotten.
-        if !self.entries.lock().contains_key(process) {
+        // The process may have ended meanwhile. If the Master does not know of that yet, its end is noted next.
+        let runs = self.entries.lock().contains_key(process);
+        if !runs && !self.ended.lock().unreported.contains_key(process) {
             forget(process, memory);
         }
     }
 }
 
+/// Notes on disk how a process ended, unless the Master knows of it before. On a full disk this takes until there is room.
+pub(super) async fn note_end(end: End, ended: Arc<Mutex<Ends>>, memory: Memory) {
+    let _turn = end.noting.lock().await;
+    let process = &end.row.launch.process;
+    let is_known = || !ended.lock().unreported.contains_key(process);
+    let mut is_told = false;
+    while !is_known() {
+        let Err(error) = write(&end.row, &memory).await else {
+            break;
+        };
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::error!(%error, "how a process ended cannot be noted yet: after a restart of the node it would count as lost");
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+    if is_known() {
+        forget(process, &memory);
+    }
+}
+
+async fn write(row: &Remembered, memory: &Memory) -> Result<(), MemoryError> {
+    let (row, memory) = (row.clone(), memory.clone());
+    let written = tokio::task::spawn_blocking(move || memory.keep_process(&row)).await;
+    // The task fails only if the runtime ends.
+    written.unwrap_or(Ok(()))
+}
+
 /// Removes a process that has ended from disk.
 pub(super) fn forget(process: &str, memory: &Memory) {
     if let Err(error) = memory.forget_process(process) {
-        tracing::error!(%error, "a process that has ended is still noted: after a restart it counts as lost");
+        tracing::error!(%error, "a process that has ended is still noted: after a restart the node reports its end again");
     }
 }
 
@@ -40,26 +74,13 @@ mod tests {
     use std::path::Path;
 
     use sealbus_control::clock::now;
-    use sealbus_control::node::Launch;
+    use sealbus_control::node::Exit;
     use sealbus_seal::token::Secret;
 
-    use super::super::memory::Remembered;
+    use super::super::memory::tests::remembered;
     use super::super::peer::Peer;
     use super::super::processes::Entry;
     use super::*;
-
-    fn launch(process: String) -> Launch {
-        Launch {
-            group: process.clone(),
-            agents: vec![process.clone()],
-            process,
-            command: Vec::new(),
-            directory: None,
-            environment: BTreeMap::new(),
-            confinement: Default::default(),
-            inherits: None,
-        }
-    }
 
     /// The size of each file below a folder, by its inode: a file that is written again has another.
     fn files(folder: &Path) -> BTreeMap<u64, u64> {
@@ -84,13 +105,8 @@ mod tests {
         let there = (0..others).map(|number| (format!("other-{number}"), None));
         for (name, ticket) in there.chain([("newcomer".to_owned(), Some(ticket.hash()))]) {
             let remembered = Remembered {
-                launch: launch(name.clone()),
-                pid: None,
-                slot: None,
-                control_group: None,
                 ticket: ticket.map(|ticket| (ticket, now() + 1_000_000)),
-                reattach: Vec::new(),
-                channels: false,
+                ..remembered(&name)
             };
             let entry = Entry::new(remembered);
             processes.entries.lock().insert(name.clone(), entry);
@@ -122,16 +138,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let memory = Memory::open(directory.path()).unwrap();
         let processes = Processes::default();
-        let remembered = Remembered {
-            launch: launch("a".to_owned()),
-            pid: None,
-            slot: None,
-            control_group: None,
-            ticket: None,
-            reattach: Vec::new(),
-            channels: false,
-        };
-        let entry = Entry::new(remembered);
+        let entry = Entry::new(remembered("a"));
         let noting = entry.noting.clone();
         processes.entries.lock().insert("a".to_owned(), entry);
         let before = noting.lock().await;
@@ -143,5 +150,49 @@ mod tests {
         };
         tokio::join!(note, end);
         assert!(memory.processes().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_end_is_noted_until_the_master_knows_of_it_on_a_full_disk_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory = Memory::open(directory.path()).unwrap();
+        memory.keep_process(&remembered("a")).unwrap();
+        let (ended, exit) = (Arc::<Mutex<Ends>>::default(), Exit::Code { code: 0 });
+        let end = End::of(&remembered("a"), exit.clone(), Arc::default());
+        ended.lock().unreported.insert("a".to_owned(), exit.clone());
+        let in_the_way = directory.path().join("processes/a.draft");
+        std::fs::create_dir(&in_the_way).unwrap();
+        assert!(write(&end.row, &memory).await.is_err());
+        let make_room = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            std::fs::remove_dir(&in_the_way).unwrap();
+        };
+        let note = note_end(end.clone(), ended.clone(), memory.clone());
+        tokio::join!(note, make_room);
+        assert_eq!(memory.processes().unwrap()[0].ended, Some(exit));
+        ended.lock().unreported.clear();
+        note_end(end, ended, memory.clone()).await;
+        assert!(memory.processes().unwrap().is_empty());
+    }
+
+    /// A note that is written while the process ends says nothing of its end, so it is written again after that.
+    #[tokio::test]
+    async fn a_note_does_not_undo_that_of_an_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory = Memory::open(directory.path()).unwrap();
+        let (processes, exit) = (Processes::default(), Exit::Code { code: 0 });
+        let entry = Entry::new(remembered("a"));
+        let noting = entry.noting.clone();
+        processes.entries.lock().insert("a".to_owned(), entry);
+        let end = End::of(&remembered("a"), exit.clone(), noting);
+        let ended = processes.ended.clone();
+        let note = processes.note("a", &memory);
+        let end = async {
+            processes.entries.lock().remove("a");
+            ended.lock().unreported.insert("a".to_owned(), exit.clone());
+            note_end(end, ended.clone(), memory.clone()).await;
+        };
+        tokio::join!(note, end);
+        assert_eq!(memory.processes().unwrap()[0].ended, Some(exit.clone()));
     }
 }

@@ -21,7 +21,7 @@ pub(super) async fn serve(
     correspondent: Correspondent,
     shared: Arc<Shared>,
 ) {
-    let turns = Turns::default();
+    let turns = Turns::knowing(MASTER);
     while let Some(received) = agent.receive().await {
         if let Some((enquiry, turn)) = correspondent.receive_in_turn(received, &turns) {
             tokio::spawn(answer(shared.clone(), enquiry, turn));
@@ -56,7 +56,7 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry, turn: Turn) {
     if result.is_ok() {
         turn.is_members();
     }
-    reply.send(result).await;
+    reply.send_in(&turn, result).await;
 }
 
 /// Carries out a request. Only the Master may make most of them.
@@ -86,7 +86,7 @@ async fn carry_out(
             return Ok(shared.channel_log_for(from, request).await?.into());
         }
         _ if from != MASTER => {
-            tracing::warn!(%from, "asks a node to do what only the Master may");
+            shared.log_refusal(from, "it asks a node to do what only the Master may");
             let message = "only the Master may ask that";
             return Err(Fault::new(FaultCode::NotPermitted, message));
         }

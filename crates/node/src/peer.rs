@@ -1,19 +1,26 @@
 //! The process at the other end of a connection to the node's socket, in the words of the kernel.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
+use sealbus_seal::token::Secret;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
 use super::descendants;
 use super::memory::Remembered;
+use sealbus_control::attachment::MARK;
 use sealbus_control::{Fault, FaultCode};
 
-/// The process at the other end of a connection. Over the network nothing is known of it.
+/// Most bytes of a mark that are read.
+const LONGEST_MARK: u64 = 64;
+
+/// The process at the other end of a connection. Over the network the kernel knows nothing of it, not even its user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) uid: Option<u32>,
@@ -21,6 +28,8 @@ pub(crate) struct Peer {
     /// A handle to the process itself, if the kernel gives one. A process number may pass to another process when this
     /// one has ended.
     pub(crate) process: Option<Arc<OwnedFd>>,
+    /// The program's folder in which it has left its mark.
+    pub(crate) folder: Option<PathBuf>,
 }
 
 impl Peer {
@@ -34,18 +43,42 @@ impl Peer {
             uid: Some(told.uid()),
             pid: told.pid().and_then(|pid| u32::try_from(pid).ok()),
             process: process_of(stream).map(Arc::new),
+            folder: None,
         })
     }
 
-    /// A secret alone identifies nobody: the process that shows it must be the one that it was given to, or descend from
-    /// it, and have its user.
+    /// The same process, with this folder if its mark is in it.
+    pub(crate) async fn marked(self, mark: Option<String>, folder: Option<PathBuf>) -> Self {
+        let (Some(mark), Some(folder)) = (mark, folder) else {
+            return self;
+        };
+        let looking = move || has_mark(&folder, &mark).then_some(folder);
+        let found = tokio::task::spawn_blocking(looking).await;
+        let folder = found.ok().flatten();
+        Self { folder, ..self }
+    }
+
+    /// Its user, for the log.
+    pub(crate) fn user(&self) -> String {
+        match self.uid {
+            Some(uid) => format!("the user {uid}"),
+            None => "an unknown user".to_owned(),
+        }
+    }
+
+    /// The secret of a program that the node started identifies nobody by itself. The process that shows it must be that
+    /// program, or descend from it, and have its user. Over the network, only a program without unix sockets comes, and
+    /// proves by its mark that it is that program.
     pub(crate) fn check(&self, known: &Remembered) -> Result<(), Fault> {
         let own_user = known.slot.is_none_or(|slot| self.uid == Some(slot));
         let own_process = match (known.pid, self.pid) {
+            _ if known.launch.command.is_empty() => true,
+            _ if self.uid.is_none() => known.folder.is_some() && self.folder == known.folder,
             // The order matters: a process that is still there was there before, under the same number.
             (Some((program, _)), Some(pid)) => {
                 descendants::belongs_to(pid, program) && self.is_there()
             }
+            // It begins just now, or this system does not say which process is at the other end.
             _ => true,
         };
         if own_user && own_process {
@@ -55,8 +88,10 @@ impl Peer {
             "the ticket is that of {}, which is another process",
             known.launch.group
         );
-        Err(Fault::new(FaultCode::InvalidSecret, message)
-            .advise("a program shows the ticket that it was started with, and starts others as its children"))
+        Err(Fault::new(FaultCode::InvalidSecret, message).advise(
+            "a program shows the ticket that it was started with, starts others as its children, and has the package of its \
+             node's version",
+        ))
     }
 
     /// Waits until the process has ended: for ever, if the kernel gives no handle to it.
@@ -87,6 +122,19 @@ impl Peer {
     }
 }
 
+/// Whether this mark is in a program's folder. The program may have put anything else in its place.
+fn has_mark(folder: &Path, mark: &str) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(folder.join(MARK), flags, Mode::empty()) else {
+        return false;
+    };
+    let mut written = String::new();
+    let read = File::from(file)
+        .take(LONGEST_MARK)
+        .read_to_string(&mut written);
+    read.is_ok() && written == mark && mark.parse::<Secret>().is_ok()
+}
+
 #[cfg(target_os = "linux")]
 fn process_of(stream: &UnixStream) -> Option<OwnedFd> {
     nix::sys::socket::getsockopt(stream, nix::sys::socket::sockopt::PeerPidfd).ok()
@@ -113,13 +161,8 @@ mod tests {
             "process": "p", "group": "g", "agents": ["g"], "command": ["/bin/true"], "environment": {},
         });
         Remembered {
-            launch: serde_json::from_value(launch).unwrap(),
             pid: Some((pid, 0)),
-            ticket: None,
-            reattach: Vec::new(),
-            slot: None,
-            control_group: None,
-            channels: false,
+            ..Remembered::new(serde_json::from_value(launch).unwrap())
         }
     }
 
@@ -131,6 +174,70 @@ mod tests {
         peer.check(&known(std::process::id())).unwrap();
     }
 
+    /// The isolation of programs in one mode is no reason for the node to take the secret of one from another.
+    #[tokio::test]
+    async fn a_secret_alone_lets_nobody_attach_for_a_program_that_the_node_started() {
+        let mut program = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let own = |pid| Peer {
+            uid: Some(1),
+            pid: Some(pid),
+            ..Peer::default()
+        };
+        let from_afar = Peer::default();
+        let started = known(program.id());
+        own(program.id()).check(&started).unwrap();
+        for thief in [own(std::process::id()), from_afar.clone()] {
+            let refused = thief.check(&started).unwrap_err();
+            assert_eq!(refused.code, FaultCode::InvalidSecret);
+        }
+        // It begins just now: its process has no number yet.
+        let begins = Remembered {
+            pid: None,
+            ..started.clone()
+        };
+        own(std::process::id()).check(&begins).unwrap();
+        assert!(from_afar.check(&begins).is_err());
+        let with_user = Remembered {
+            slot: Some(2),
+            ..started.clone()
+        };
+        assert!(own(program.id()).check(&with_user).is_err());
+        // One that came by itself is known by its secret alone.
+        let mut guest = started.clone();
+        (guest.pid, guest.launch.command) = (None, Vec::new());
+        from_afar.check(&guest).unwrap();
+        drop(program.stdin.take());
+        program.wait().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_program_without_unix_sockets_is_known_by_its_mark() {
+        let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let known = Remembered {
+            folder: Some(own.path().to_owned()),
+            ..known(std::process::id())
+        };
+        let mark = Secret::random().unwrap().text();
+        let shows = async |mark: &str| {
+            let folder = known.folder.clone();
+            let peer = Peer::default().marked(Some(mark.to_owned()), folder).await;
+            peer.check(&known).is_ok()
+        };
+        let file = own.path().join(MARK);
+        assert!(!shows(&mark).await, "it has left none");
+        std::fs::write(&file, "").unwrap();
+        assert!(!shows("").await, "an empty one is none");
+        std::fs::write(&file, &mark).unwrap();
+        assert!(shows(&mark).await);
+        assert!(!shows(&Secret::random().unwrap().text()).await);
+        assert!(Peer::default().check(&known).is_err());
+        // A link leads to a file that others may write.
+        std::fs::write(other.path().join("mark"), &mark).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(other.path().join("mark"), &file).unwrap();
+        assert!(!shows(&mark).await, "a link is none");
+    }
+
     /// Another process may have its number by now.
     #[tokio::test]
     async fn a_process_that_has_ended_is_not_taken_for_the_one_with_its_number() {
@@ -138,9 +245,10 @@ mod tests {
         let pid = program.id();
         let process = pidfd_open(raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
         let peer = Peer {
-            uid: None,
+            uid: Some(0),
             pid: Some(pid),
             process: Some(Arc::new(process)),
+            ..Peer::default()
         };
         peer.check(&known(pid)).unwrap();
         let mut ended = pin!(peer.ended());

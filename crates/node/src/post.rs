@@ -12,6 +12,7 @@ use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
 use sealbus_control::node::ask_node;
 use sealbus_control::post::{DeliveredLetter, LetterMark, LetterOutcome, PostedLetter, Trail};
+use sealbus_control::text::excerpt;
 use sealbus_control::{AgentLocation, Fault, FaultCode, WaitingProvenance};
 use sealbus_fipa::{Limits, Performative, bitefficient};
 use sealbus_keeping::post::{MOST_POSTED, Ways, Whereabouts, origin_of};
@@ -20,6 +21,8 @@ use sealbus_keeping::post::{MOST_POSTED, Ways, Whereabouts, origin_of};
 const FORWARDING: Duration = Duration::from_secs(15);
 /// How long another node may take to answer which of an agent's letters it has.
 const FOLLOWING: Duration = Duration::from_secs(5);
+/// Most characters of a provenance in a fault.
+const LONGEST_STATED: usize = 512;
 
 /// The ways of a node's letters.
 pub(crate) struct NodeWays(pub(crate) Arc<Shared>);
@@ -123,12 +126,9 @@ impl Shared {
             agent.is_some_and(|agent| self.is_placed(&placement, agent))
         };
         if let Some(letter) = letters.iter().find(|letter| !is_its_own(letter)) {
-            let message = format!(
-                "the process {process} posts for {:?}, who is not placed in it",
-                letter.cover.provenance
-            );
-            tracing::warn!(process, message, "persistent messages were refused");
-            return Err(Fault::new(FaultCode::NotPermitted, message));
+            let fault = not_its_own(process, &letter.cover.provenance);
+            self.log_refusal(process, &fault.message);
+            return Err(fault);
         }
         let letters = letters.into_iter().map(|mut letter| {
             // The process numbers its letters, and must not use up the numbers of another.
@@ -192,10 +192,7 @@ impl Shared {
     ) -> Result<Vec<Option<Fault>>, Fault> {
         let turn = self.letters_in_order.lock().await;
         if !self.is_node(from).await? {
-            tracing::warn!(
-                from,
-                "carries persistent messages to a node and is none itself"
-            );
+            self.log_refusal(from, "it carries persistent messages and is no node");
             return Err(only_nodes());
         }
         let Some(first) = letters.first() else {
@@ -216,12 +213,8 @@ impl Shared {
         }
         let ams = format!("ams@{}", self.platform.read().name);
         if let Some(problem) = letters.iter().find_map(|letter| unproved(letter, &ams)) {
-            tracing::warn!(
-                from,
-                receiver,
-                problem,
-                "persistent messages that a node carries were refused"
-            );
+            let why = format!("it carries a persistent message for {receiver}: {problem}");
+            self.log_refusal(from, &why);
             return Err(Fault::new(FaultCode::NotPermitted, problem));
         }
         let elsewhere = match self.replica.lock().locate(receiver) {
@@ -246,10 +239,7 @@ impl Shared {
         // All letters that were carried here before have come in.
         let _turn = self.letters_in_order.lock().await;
         if !self.is_node(from).await? {
-            tracing::warn!(
-                from,
-                "asks a node for persistent messages and is none itself"
-            );
+            self.log_refusal(from, "it asks for persistent messages and is no node");
             return Err(only_nodes());
         }
         if letters.len() > MOST_POSTED {
@@ -288,6 +278,13 @@ fn unproved(letter: &PostedLetter, ams: &str) -> Option<String> {
             Some("its sender is not proved".to_owned())
         }
     }
+}
+
+/// A process posts for an agent that is not placed in it. The process states this provenance.
+fn not_its_own(process: &str, stated: &WaitingProvenance) -> Fault {
+    let stated = excerpt(&format!("{stated:?}"), LONGEST_STATED);
+    let message = format!("the process {process} posts for {stated}, who is not placed in it");
+    Fault::new(FaultCode::NotPermitted, message)
 }
 
 fn only_nodes() -> Fault {
@@ -358,5 +355,18 @@ mod tests {
         ] {
             assert_eq!(unproved(&letter, ams).is_none(), is_right, "{letter:?}");
         }
+    }
+
+    #[test]
+    fn what_a_process_states_of_a_sender_is_cut_in_the_fault() {
+        let identity = "spiffe://factory/agent/\u{1b}".repeat(100_000);
+        let fault = not_its_own("p-1", &WaitingProvenance::SameProcess { identity });
+        assert_eq!(fault.code, FaultCode::NotPermitted);
+        assert!(
+            fault
+                .message
+                .starts_with("the process p-1 posts for SameProcess")
+        );
+        assert!(fault.message.len() < 1024 && !fault.message.contains('\u{1b}'));
     }
 }

@@ -4,10 +4,12 @@ mod asking;
 mod channel_users;
 mod frozen;
 mod placement;
+mod starts;
 mod turn;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,7 @@ use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
 use sealbus_control::node::{Exit, Inheritance, Launch, RunningProcess};
 use sealbus_control::rpc::Caller;
 use sealbus_control::{AgentState, Fault, FaultCode};
+pub(crate) use starts::{Begun, Outcome};
 use turn::{Elsewhere, Places};
 pub(crate) use turn::{Place, Turn};
 
@@ -47,7 +50,7 @@ pub(crate) struct Processes {
     start: Instant,
     pub(super) entries: Mutex<Entries>,
     pub(super) frozen: Mutex<HashMap<String, Frozen>>,
-    pub(super) ended: Mutex<Ends>,
+    pub(super) ended: Arc<Mutex<Ends>>,
     elsewhere: Elsewhere,
 }
 
@@ -57,24 +60,55 @@ impl Default for Processes {
             start: Instant::now(),
             entries: Mutex::default(),
             frozen: Mutex::default(),
-            ended: Mutex::default(),
+            ended: Arc::default(),
             elsewhere: Elsewhere::default(),
         }
     }
 }
 
-/// The ends of processes that the Master does not know of yet.
+/// The ends of processes.
 #[derive(Default)]
 pub(super) struct Ends {
+    /// Those that the Master does not know of yet.
     pub(super) unreported: BTreeMap<String, Exit>,
-    /// Whether the ends are on disk, because the Master is away.
-    pub(super) is_kept: bool,
+    /// The latest ones.
+    last: VecDeque<End>,
+}
+
+/// The end of a process.
+#[derive(Clone)]
+pub(super) struct End {
+    pub(super) exit: Exit,
+    /// The process's file, which says how it ended.
+    pub(super) row: Remembered,
+    /// Held by the task that writes this file.
+    pub(super) noting: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl End {
+    pub(super) fn of(
+        remembered: &Remembered,
+        exit: Exit,
+        noting: Arc<tokio::sync::Mutex<()>>,
+    ) -> Self {
+        let row = Remembered {
+            ended: Some(exit.clone()),
+            ..remembered.clone()
+        };
+        Self { exit, row, noting }
+    }
 }
 
 /// The node's record of a process.
 pub(super) struct Entry {
     pub(super) remembered: Remembered,
     placement: Arc<Placement>,
+    /// The outcome of its start, if this node starts it.
+    start: Option<watch::Receiver<Outcome>>,
+    /// Whether it was told to stop.
+    pub(super) is_stopped: bool,
+    /// The reason for which the node ends it by force, if there is one.
+    pub(super) verdict: Option<Exit>,
     pub(super) connection: Option<(u64, Caller)>,
     /// The number of the present connection, or of the last one. The earlier ones end.
     present: watch::Sender<u64>,
@@ -101,6 +135,9 @@ impl Entry {
         Self {
             placement: Arc::new(Placement::of(&remembered.launch)),
             remembered,
+            start: None,
+            is_stopped: false,
+            verdict: None,
             connection: None,
             present: watch::Sender::default(),
             places: Places::default(),
@@ -273,13 +310,8 @@ impl Processes {
     ) -> Result<(Launch, bool), Fault> {
         let hash = secret.hash();
         let mut entries = self.entries.lock();
-        let found = entries.values_mut().find(|entry| {
-            let ticket = entry
-                .remembered
-                .ticket
-                .is_some_and(|(ticket, _)| ticket == hash);
-            ticket || entry.remembered.reattach.contains(&hash)
-        });
+        let mut all = entries.values_mut();
+        let found = all.find(|entry| entry.remembered.has_secret(hash));
         let entry = found.ok_or_else(|| {
             Fault::new(
                 FaultCode::InvalidSecret,
@@ -306,6 +338,15 @@ impl Processes {
         entry.remembered.reattach.retain(|known| *known == hash);
         entry.remembered.reattach.insert(0, next.hash());
         Ok((entry.remembered.launch.clone(), first))
+    }
+
+    /// The folder by whose mark the node knows the program with this secret, if the program comes over the network.
+    pub(crate) fn folder_of(&self, secret: &Secret) -> Option<PathBuf> {
+        let hash = secret.hash();
+        let entries = self.entries.lock();
+        let mut all = entries.values();
+        let found = all.find(|entry| entry.remembered.has_secret(hash))?;
+        found.remembered.folder.clone()
     }
 
     /// Notes the connection of a process. An earlier connection no longer counts, and ends.
@@ -353,6 +394,17 @@ impl Processes {
     pub(super) fn pids(&self) -> HashSet<u32> {
         let entries = self.entries.lock();
         entries.values().filter_map(Entry::pid).collect()
+    }
+
+    /// The programs that the node started: process, group, id, and most bytes in the group's folder.
+    pub(super) fn started(&self) -> Vec<(String, String, u32, u64)> {
+        let entries = self.entries.lock();
+        let started = entries.iter().filter_map(|(process, entry)| {
+            let launch = &entry.remembered.launch;
+            let most = launch.confinement.room();
+            Some((process.clone(), launch.group.clone(), entry.pid()?, most))
+        });
+        started.collect()
     }
 
     /// Whether a program has this user for its own.

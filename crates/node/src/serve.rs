@@ -57,14 +57,14 @@ async fn serve_local(stream: UnixStream, strangers: Strangers<Option<u32>>, shar
     let peer = match Peer::of(&stream) {
         Ok(peer) => peer,
         Err(error) => {
-            tracing::warn!(%error, "the system does not say who a process is: it is not let in");
-            return;
+            let why = format!("it is not let in: the system does not say who it is: {error}");
+            return shared.log_refusal("a process", &why);
         }
     };
     let ours = rustix::process::getuid().as_raw();
     let is_known = |uid: u32| uid == ours || shared.processes.is_slot(uid);
     if !peer.uid.is_some_and(is_known) {
-        tracing::warn!(uid = peer.uid, "a process of another user was not let in");
+        shared.log_refusal(&peer.user(), "it is not the node's, and no program's");
         return;
     }
     let place = strangers.came(peer.pid);
@@ -97,10 +97,12 @@ impl Newcomer {
         }
     }
 
-    fn refused(&self, fault: &Fault) {
+    fn refused(&self, fault: &Fault, shared: &Shared) {
         match self {
             Self::Local { peer, .. } => {
-                tracing::warn!(pid = peer.pid, %fault, "a process was not let in");
+                let pid = peer.pid.unwrap_or_default();
+                let why = format!("the process {pid} was not let in: {fault}");
+                shared.log_refusal(&peer.user(), &why);
             }
             Self::Remote(waiting) => waiting.refused(&fault.to_string()),
         }
@@ -134,8 +136,9 @@ where
         return;
     };
     let admitted = match Incoming::parse(&body) {
-        Ok(AttachmentRequest::Attach { ticket, .. }) => {
-            admit(&shared, &ticket, &caller, connection, newcomer.peer()).await
+        Ok(AttachmentRequest::Attach { ticket, mark, .. }) => {
+            let secret = (ticket, mark);
+            admit(&shared, secret, &caller, connection, newcomer.peer()).await
         }
         Ok(_) => Err(Fault::new(FaultCode::NotPermitted, "attach first")),
         Err(fault) => Err(fault),
@@ -155,7 +158,7 @@ where
             (process, turn)
         }
         Err(fault) => {
-            newcomer.refused(&fault);
+            newcomer.refused(&fault, &shared);
             answer.send(Err::<(), _>(fault)).await;
             drop((caller, incoming));
             let _ = tokio::time::timeout(PATIENCE, driving.join_next()).await;
@@ -184,8 +187,9 @@ where
             }
         };
         let (shared, process) = (shared.clone(), process.clone());
+        let bytes = body.get().len();
         // The text of the request is dropped here, and its contents may wait.
-        let (request, bytes) = (Incoming::parse(&body), body.get().len());
+        let request = Incoming::read::<AttachmentRequest>(body).await;
         tokio::spawn(async move {
             let attending = shared.attend_to(&process, request, bytes, place, answer);
             attending.await;
@@ -205,7 +209,7 @@ where
 
 async fn admit(
     shared: &Arc<Shared>,
-    ticket: &str,
+    (ticket, mark): (String, Option<String>),
     caller: &Caller,
     connection: u64,
     peer: Peer,
@@ -214,6 +218,8 @@ async fn admit(
     let secret: Secret = ticket.parse().map_err(invalid)?;
     let next =
         Secret::random().map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+    let folder = shared.processes.folder_of(&secret);
+    let peer = peer.marked(mark, folder).await;
     let (launch, first) = shared.processes.admit(&secret, &next, &peer)?;
     // The process may show its new secret after a restart of the node, so the secret is on disk first. No notice may
     // come before the welcome, so the connection counts from here on only.
@@ -401,7 +407,9 @@ impl Shared {
                 let log = self.channel_log_of(process, &node, request).await?;
                 return Ok(log.into());
             }
-            AttachmentRequest::Frozen { part } => self.processes.frozen_part(process, &part)?,
+            AttachmentRequest::Frozen { freeze, part } => {
+                self.frozen_part(process, freeze, &part).await?;
+            }
             AttachmentRequest::NotFrozen { reason } => {
                 let reason = excerpt(&reason, LONGEST_REASON);
                 return Ok(self.processes.not_frozen(process, &reason).into());

@@ -383,12 +383,12 @@ async fn pause(shared: &Shared, time: Duration) -> bool {
 pub(super) async fn report(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<MasterRequest>) {
     let mut presence = shared.presence.subscribe();
     while let Some(reports) = next_reports(&mut queue).await {
-        let refused = match told(&shared, &mut presence, &reports).await {
+        let refused = match told(&mut presence, &reports).await {
             // One of them may be the reason.
             Some(Err(_)) if reports.len() > 1 => {
                 let mut all = Vec::new();
                 for report in &reports {
-                    match told(&shared, &mut presence, slice::from_ref(report)).await {
+                    match told(&mut presence, slice::from_ref(report)).await {
                         Some(Ok(refused)) => all.extend(refused),
                         Some(Err(fault)) => all.push(Some(fault)),
                         None => return,
@@ -418,11 +418,9 @@ pub(super) async fn report(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiv
 
 /// Tells the Master these reports, and returns its answer: a fault if it can never hear them. `None`: the node ends.
 async fn told(
-    shared: &Shared,
     presence: &mut watch::Receiver<Option<Presence>>,
     reports: &[MasterRequest],
 ) -> Option<Result<Vec<Option<Fault>>, Fault>> {
-    let mut is_first = true;
     loop {
         let present = presence.wait_for(Option::is_some).await.ok()?.clone();
         let Some(present) = present else { continue };
@@ -433,9 +431,6 @@ async fn told(
             // The Master is away, or could not write the reports down and must get them again. A node that was given up
             // comes back and registers all its processes.
             Err(fault) if fault.may_pass() || fault.code == FaultCode::NotPermitted => {
-                if std::mem::take(&mut is_first) {
-                    shared.keep_ends();
-                }
                 tokio::time::sleep(PAUSE).await;
             }
             answer => return Some(answer),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
+use sealbus_bus::LogShares;
 use sealbus_journal::Journal;
 use sealbus_seal::denylist::{DenyList, DenyListError, DenyListUpdate, SignedDenyList};
 use sealbus_seal::{Credential, Fingerprint, Identity, Name, Timestamp, Trust};
@@ -21,6 +22,7 @@ use super::log::Logs;
 use super::memory::Memory;
 use super::processes::{Placement, Processes};
 use super::reports::Reports;
+use super::room::Rooms;
 use super::witness::Witnesses;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
@@ -30,6 +32,7 @@ use sealbus_control::host::Command;
 use sealbus_control::names::MASTER;
 use sealbus_control::node::{MasterRequest, ask_master};
 use sealbus_control::rpc::{Caller, Untold};
+use sealbus_control::text::excerpt;
 use sealbus_control::{
     AgentLocation, Blob, Fault, FaultCode, NodeDescription, PlatformDescription, ProcessContact,
     PublishedKey, TransportDescription,
@@ -40,6 +43,8 @@ use sealbus_process::Process;
 
 /// How long the Master may take to answer where an agent is, or which key it stated.
 pub(crate) const RESOLVING: Duration = Duration::from_secs(3);
+/// Most characters of the reason in a line of the log that a process or an agent causes.
+const LONGEST_REASON: usize = 1024;
 
 /// The node's own process, while it is on the bus.
 #[derive(Clone)]
@@ -97,6 +102,8 @@ pub(crate) struct Shared {
     /// The journal of both.
     pub(crate) journal: Journal,
     pub(crate) logs: Logs,
+    /// The shares of the node's own log for what processes and agents may not do.
+    pub(crate) refusals: Mutex<LogShares>,
     /// The checkpoints of issuance logs that this node saw.
     pub(crate) witness: Witnesses,
     pub(crate) memory: Memory,
@@ -109,6 +116,8 @@ pub(crate) struct Shared {
     pub(crate) root: Fingerprint,
     /// The isolation of its programs.
     pub(crate) sealing: Arc<Sealing>,
+    /// The room that their folders took when the disk had room.
+    pub(crate) rooms: Mutex<Rooms>,
     /// The address at which programs with tickets attach.
     pub(crate) attachment: Option<SocketAddr>,
     /// The wish to end.
@@ -151,6 +160,14 @@ impl Shared {
     /// Reports to the Master, now or when it is back.
     pub(crate) fn report(&self, request: MasterRequest) {
         self.reports.put(request);
+    }
+
+    /// Writes to the log that somebody was refused something, unless that source has caused too many such lines lately.
+    pub(crate) fn log_refusal(&self, source: &str, why: &str) {
+        if let Some(left_out) = self.refusals.lock().admit(source.to_owned()) {
+            let why = excerpt(why, LONGEST_REASON);
+            tracing::warn!(source, why, left_out, "refused");
+        }
     }
 
     pub(crate) fn correspondent(&self) -> Result<Correspondent, Fault> {

@@ -17,6 +17,16 @@ const NOTES: &str = "/run/sealbus/uids";
 /// a port elsewhere, which would then belong to the next program.
 const QUARANTINE: Duration = Duration::from_secs(3600);
 
+/// Whether a user is that of the program with this folder.
+pub(crate) fn is_of(uid: u32, folder: &Path) -> bool {
+    is_noted(Path::new(NOTES), uid, folder)
+}
+
+fn is_noted(notes: &Path, uid: u32, folder: &Path) -> bool {
+    let owner = fs::read(notes.join(uid.to_string()));
+    owner.is_ok_and(|owner| owner == folder.as_os_str().as_encoded_bytes())
+}
+
 /// The users that a node may give.
 pub(crate) struct Slots {
     range: RangeInclusive<u32>,
@@ -130,6 +140,8 @@ mod tests {
         let first = slots.of(&folder("a")).unwrap();
         let second = slots.of(&folder("b")).unwrap();
         assert_ne!(first, second);
+        assert!(is_noted(&notes, first, &folder("a")));
+        assert!(!is_noted(&notes, first, &folder("b")));
         // Another node of the machine knows them, too.
         let other = Slots::noted_in(range, &notes).unwrap();
         assert_eq!(other.of(&folder("b")).unwrap(), second);
@@ -143,5 +155,6 @@ mod tests {
         let long_ago = SystemTime::now() - QUARANTINE;
         note.unwrap().set_modified(long_ago).unwrap();
         assert_eq!(other.of(&folder("c")).unwrap(), first);
+        assert!(!is_noted(&notes, first, &place.path().join("a")));
     }
 }

@@ -8,19 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_bus::{GATEWAY, Provenance, ReceivedMessage, is_foreign};
-use sealbus_gateways::{Gateway as Doors, GatewayConfig, GatewayPolicy, OpenError, PolicyError};
+use sealbus_gateways::{Gateway as Doors, GatewayConfig, GatewayPolicy, OpenError};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use sealbus_control::correspondence::{Correspondent, Enquiry};
 use sealbus_control::names::OPERATOR;
 use sealbus_control::node::{GatewayAnswer, GatewayRequest, GatewayStatus, ask_operator};
-use sealbus_control::{Fault, FaultCode};
+use sealbus_control::{Fault, FaultCode, Rules};
 use sealbus_process::{AgentHandle, OpenAgentError, Process};
 
-/// How long the answer with the operators' rules may take.
-const RULES_TIME: Duration = Duration::from_secs(5);
-/// Pause before the Master is asked again.
-const RULES_PAUSE: Duration = Duration::from_secs(2);
+/// How long the Master may take to hear that the gateway runs.
+const HEARING: Duration = Duration::from_secs(5);
+/// Pause before it is told again.
+const PAUSE: Duration = Duration::from_secs(2);
 /// How long closing waits for messages in transit.
 const LAST_MESSAGES: Duration = Duration::from_secs(3);
 
@@ -45,6 +46,11 @@ struct Shared {
     doors: Arc<Doors>,
     /// The rules of its configuration. The operators' rules are added to them.
     own: GatewayPolicy,
+    /// The rules that the platform tells its processes, those of the operators among them. They come by the control plane, so
+    /// they are the operators' own at every level.
+    rules: watch::Receiver<Rules>,
+    /// Those of the operators that are in force.
+    operators: GatewayPolicy,
 }
 
 impl Gateway {
@@ -59,6 +65,8 @@ impl Gateway {
         let shared = Shared {
             doors: doors.clone(),
             own,
+            rules: process.rules(),
+            operators: GatewayPolicy::default(),
         };
         let serving = tokio::spawn(shared.serve(agent, process.clone()));
         Ok(Self { doors, serving })
@@ -88,10 +96,11 @@ impl Drop for Gateway {
 }
 
 impl Shared {
-    async fn serve(self, mut agent: AgentHandle, process: Process) {
+    async fn serve(mut self, mut agent: AgentHandle, process: Process) {
+        self.obey_operators();
         let asking = Correspondent::new(agent.outbox().clone());
-        let mut rules = Box::pin(ask_for_rules(asking.clone()));
-        let mut has_rules = false;
+        let mut telling = Box::pin(tell_that_it_runs(asking.clone()));
+        let mut is_told = false;
         let wishes = agent.wishes();
         let mut leaves = Box::pin(async {
             wishes.stop_wished().await;
@@ -107,12 +116,8 @@ impl Shared {
                     Some(received) => self.hear(received, &asking).await,
                     None => return,
                 },
-                rules = &mut rules, if !has_rules => {
-                    has_rules = true;
-                    if let Err(error) = self.set_rules(rules) {
-                        tracing::error!(%error, "the operators' rules for the gateway are not in force");
-                    }
-                }
+                () = &mut telling, if !is_told => is_told = true,
+                Ok(()) = self.rules.changed() => self.obey_operators(),
                 () = &mut leaves => {
                     self.doors.close(LAST_MESSAGES).await;
                     return;
@@ -148,34 +153,38 @@ impl Shared {
             Ok(GatewayRequest::Status) => Ok(GatewayAnswer::from(GatewayStatus {
                 addresses: self.doors.addresses().to_vec(),
                 own: self.own.clone(),
+                operators: self.operators.clone(),
                 counters: self.doors.counters(),
             })),
-            Ok(GatewayRequest::Rules { rules }) => self
-                .set_rules(rules)
-                .map(GatewayAnswer::from)
-                .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string())),
             Err(fault) => Err(fault),
         };
         reply.send(result).await;
     }
 
-    fn set_rules(&self, operators: GatewayPolicy) -> Result<(), PolicyError> {
+    /// Puts the operators' present rules in force.
+    fn obey_operators(&mut self) {
+        let operators = self.rules.borrow_and_update().gateway.clone();
+        if operators == self.operators {
+            return;
+        }
         let mut policy = self.own.clone();
-        policy.rules.extend(operators.rules);
-        self.doors.set_policy(policy)
+        policy.rules.extend(operators.rules.iter().cloned());
+        match self.doors.set_policy(policy) {
+            Ok(()) => self.operators = operators,
+            Err(error) => {
+                tracing::error!(%error, "the operators' rules for the gateway are not in force");
+            }
+        }
     }
 }
 
-/// Asks for the operators' rules until the answer comes. An embedded platform has none, and says so.
-async fn ask_for_rules(asking: Correspondent) -> GatewayPolicy {
-    loop {
-        let asked = asking.ask(OPERATOR, ask_operator::GatewayRules, RULES_TIME);
-        match asked.await {
-            Ok(rules) => return rules,
-            Err(error) => {
-                tracing::info!(%error, "the gateway does not know the operators' rules yet");
-                tokio::time::sleep(RULES_PAUSE).await;
-            }
-        }
+/// Tells the Master that the gateway runs, until it has heard it: the AMS names the gateway's addresses.
+async fn tell_that_it_runs(asking: Correspondent) {
+    while let Err(error) = asking
+        .ask(OPERATOR, ask_operator::GatewayRuns, HEARING)
+        .await
+    {
+        tracing::info!(%error, "the Master has not heard yet that the gateway runs");
+        tokio::time::sleep(PAUSE).await;
     }
 }

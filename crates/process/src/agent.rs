@@ -17,6 +17,7 @@ use sealbus_bus::{
 };
 use sealbus_channels::{Channels, Undelivered};
 use sealbus_fipa::{AclMessage, Aid, Performative};
+use tokio::sync::Semaphore;
 
 use super::Process;
 use super::interceptor::Interception;
@@ -24,6 +25,7 @@ use super::long_lived::LongLivedKey;
 use super::rest::Rest;
 use super::standing::Standing;
 pub use sender::AgentSender;
+use sender::POSTED;
 
 /// A wish of the platform, or of the program itself, for an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,8 @@ pub(super) struct Entry {
     /// The channel on which the agent reports that it is at rest, while it is asked to rest.
     pub(super) rest: Mutex<Option<Rest>>,
     interceptor: Interception,
+    /// The places for messages that nobody waits for and that wait for room.
+    posted: Arc<Semaphore>,
 }
 
 impl Entry {
@@ -97,6 +101,7 @@ impl Entry {
             hook: Mutex::default(),
             rest: Mutex::default(),
             interceptor: Interception::default(),
+            posted: Arc::new(Semaphore::new(POSTED)),
         }
     }
 

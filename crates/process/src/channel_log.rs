@@ -7,12 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_bus::{BoxFuture, NotKept, WeakBus};
+use sealbus_bus::{BoxFuture, NotKept, WeakBus, milliseconds};
 use sealbus_channels::frame::{Frame, Head, Stamp};
 use sealbus_channels::{
     ChannelHeader, ChannelLogs, ChannelPath, Channels, EventToKeep, LogCursor, LogPart, LogPlace,
     LogReading, LogRetention, LoggedEvent, Moment, NotRead, Replay,
 };
+use sealbus_fipa::split_name;
 use sealbus_journal::Retention;
 use sealbus_proof::{Evidence, Hash};
 use sealbus_seal::{SecurityLevel, Trust};
@@ -93,8 +94,7 @@ fn micros(time: SystemTime) -> u64 {
 
 /// The part of an agent's name by which its node knows it.
 fn local(agent: &str) -> String {
-    let (name, _) = agent.rsplit_once('@').unwrap_or((agent, ""));
-    name.to_owned()
+    split_name(agent).0.to_owned()
 }
 
 impl ChannelLogs for NodeLogs {
@@ -258,7 +258,7 @@ fn question(reading: LogReading) -> LogQuestion {
         positions,
         events: u32::try_from(reading.events).unwrap_or(u32::MAX),
         bytes: u32::try_from(reading.bytes).unwrap_or(u32::MAX),
-        wait: u64::try_from(reading.wait.as_millis()).unwrap_or(u64::MAX),
+        wait: milliseconds(reading.wait),
     }
 }
 

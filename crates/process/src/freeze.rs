@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use sealbus_bus::{ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage, RestingMailbox};
+use sealbus_bus::{
+    ANY_LENGTH, ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage, RestingMailbox,
+};
 use sealbus_channels::Channels;
-use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_proof::{Evidence, Statement};
 use sealbus_seal::{Identity, SecurityLevel, VerifiedIdentity};
@@ -327,8 +328,9 @@ impl Shared {
         waiting: WaitingMessage,
         receiver: &str,
     ) -> Result<ReceivedMessage, Unreadable> {
-        let message = EncodedMessage::new(Bytes::from(waiting.message.0), &Limits::default())
-            .map_err(|error| {
+        // Its length is bounded on the way here.
+        let message =
+            EncodedMessage::new(Bytes::from(waiting.message.0), &ANY_LENGTH).map_err(|error| {
                 Unreadable::Malformed(format!("an unread message does not decode: {error}"))
             })?;
         let is_from = |proved: &Identity| match message.message().sender() {

@@ -12,11 +12,12 @@ use parking_lot::Mutex;
 use sealbus_bus::Moment;
 use sealbus_bus::{
     Acknowledgement, BoxFuture, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post,
-    RefusalReason, WeakBus,
+    RefusalReason, WeakBus, until,
 };
 use tokio::sync::{Notify, mpsc};
 
 use super::Shared;
+use super::again::again;
 use super::freeze::Unreadable;
 use super::node_queue::{Keeper, NodeQueue};
 use receipts::Receipts;
@@ -29,8 +30,8 @@ use sealbus_control::post::{
 use sealbus_control::{Blob, Fault, WaitingProvenance};
 use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin};
 
-/// The pause before the node is asked again.
-const PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause before the node is asked again.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// Most bytes of letters in one request.
 const MOST_BYTES: usize = 4 << 20;
 /// How long reports may remain outstanding when their agent moves.
@@ -339,22 +340,12 @@ impl Inbox {
 
     /// Waits until the node knows of all letters that were taken.
     pub(super) async fn all_confirmed(&self) -> Result<(), String> {
-        let wait = async {
-            loop {
-                let confirmed = self.confirmed.notified();
-                tokio::pin!(confirmed);
-                confirmed.as_mut().enable();
-                let open = self.letters.lock().values().any(|letters| {
-                    letters
-                        .values()
-                        .any(|here| matches!(here, Here::Settled(_)))
-                });
-                if !open {
-                    return;
-                }
-                confirmed.await;
-            }
+        let are_confirmed = || {
+            let letters = self.letters.lock();
+            let mut all = letters.values().flat_map(HashMap::values);
+            (!all.any(|here| matches!(here, Here::Settled(_)))).then_some(())
         };
+        let wait = until(&self.confirmed, are_confirmed);
         tokio::time::timeout(LAST_REPORTS, wait).await.map_err(|_| {
             "its node did not take note of the kept messages that were read".to_owned()
         })
@@ -423,29 +414,29 @@ async fn report(
             }
         }
         for (agent, outcomes) in by_agent {
-            loop {
+            let settled = again(LONGEST_PAUSE, Fault::may_pass, || async {
                 let Some(inbox) = inbox.upgrade() else {
-                    return;
+                    return Ok(None);
                 };
                 let settled = ask::Letters {
                     agent: agent.clone(),
                     outcomes: outcomes.clone(),
                 };
-                match inbox.host.ask(settled).await {
-                    Ok(()) => {
-                        for (number, outcome) in &outcomes {
-                            if outcome.is_final() {
-                                inbox.forget(&agent, *number);
-                            }
+                inbox.host.ask(settled).await?;
+                Ok(Some(inbox))
+            });
+            match settled.await {
+                Ok(Some(inbox)) => {
+                    for (number, outcome) in &outcomes {
+                        if outcome.is_final() {
+                            inbox.forget(&agent, *number);
                         }
-                        inbox.confirmed.notify_waiters();
-                        break;
                     }
-                    Err(fault) if fault.may_pass() => tokio::time::sleep(PAUSE).await,
-                    Err(fault) => {
-                        tracing::warn!(agent, %fault, "the node did not take note of what became of persistent messages");
-                        break;
-                    }
+                    inbox.confirmed.notify_waiters();
+                }
+                Ok(None) => return,
+                Err(fault) => {
+                    tracing::warn!(agent, %fault, "the node did not take note of what became of persistent messages");
                 }
             }
         }

@@ -12,6 +12,7 @@
 //!
 //! Programs use the `sealbus` crate, which builds on this one and drives agents through their hooks.
 
+mod again;
 mod agent;
 pub mod attachment;
 mod carrier;
@@ -45,7 +46,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -58,7 +59,7 @@ use tokio::sync::{Notify, watch};
 use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::{Host, Membership};
 use sealbus_control::traffic::{ProcessTraffic, Watch};
-use sealbus_control::{AgentState, FrozenAgent};
+use sealbus_control::{AgentState, FrozenAgent, Rules};
 
 pub use agent::{AgentHandle, AgentSender, Parting, Thawed, Wish, Wishes};
 pub use certification::CertificationError;
@@ -84,8 +85,8 @@ struct Shared {
     certifier: Certifier,
     bus: Bus,
     trust: Arc<Trust>,
-    /// Whether the process waits for a whole deny list.
-    awaits_deny_list: AtomicBool,
+    /// The changes of the deny list that did not fit the one held here, while the process waits for the whole list.
+    unfit_denials: AtomicUsize,
     platform: PlatformName,
     level: SecurityLevel,
     /// Seals and opens messages; none where messages are not signed.
@@ -108,6 +109,8 @@ struct Shared {
     announced: tokio::sync::Mutex<bool>,
     reports: Reports,
     watches: Arc<traffic::Watches>,
+    /// The rules for all processes, as the platform told them last.
+    rules: watch::Sender<Rules>,
     recorder: Arc<record::Recorder>,
     /// Wakes the upkeep when the next renewal may have changed.
     renewals_changed: Arc<Notify>,
@@ -138,7 +141,7 @@ pub struct Stopping {
     pub reason: String,
 }
 
-/// How long closing waits for sent messages to be acknowledged.
+/// How long closing waits for sent messages to be acknowledged, and half as long for receivers to be found.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
 
 impl Process {
@@ -160,6 +163,11 @@ impl Process {
     /// The security level this platform runs at.
     pub fn level(&self) -> SecurityLevel {
         self.shared.level
+    }
+
+    /// The rules for all processes, as the platform tells them.
+    pub fn rules(&self) -> watch::Receiver<Rules> {
+        self.shared.rules.subscribe()
     }
 
     /// The facts that the process learned when it joined.
@@ -278,7 +286,13 @@ impl Process {
         // Each subscription ends by itself in time.
         Channels::of(&shared.bus).settled().await;
         if let Some(transport) = &shared.transport {
-            transport.shut_down(LAST_MESSAGES).await;
+            let begun = Instant::now();
+            // The transport needs time for them, too.
+            shared.bus.settle(LAST_MESSAGES / 2).await;
+            let left = LAST_MESSAGES.saturating_sub(begun.elapsed());
+            transport.shut_down(left).await;
+            // It may have given some back.
+            shared.bus.settle(Duration::ZERO).await;
         }
         if let Err(what) = shared.inbox.all_confirmed().await {
             tracing::warn!("{what}: they may come again");

@@ -143,5 +143,6 @@ impl Shared {
         channels.declare(DeclaredChannels::new(declared));
         self.recorder.obey(&self.bus, &rules.evidence.agents);
         self.watches.obey(&rules.tap);
+        self.rules.send_replace(rules.clone());
     }
 }

@@ -1,7 +1,7 @@
 //! Requests for the node to keep items: in order, one after another, and again until the node has answered.
 
 use std::future::Future;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use sealbus_bus::Moment;
 use sealbus_bus::NotKept;
@@ -156,7 +156,7 @@ fn refuse<K: Keeper>(batch: Vec<Posted<K>>, fault: &Fault) -> Vec<Posted<K>> {
 
 /// The entries that have not expired and that a task still waits for.
 fn still_wanted<K: Keeper>(batch: Vec<Posted<K>>) -> Vec<Posted<K>> {
-    let now = Moment::from(SystemTime::now());
+    let now = Moment::now();
     let mut waits = Vec::with_capacity(batch.len());
     for posted in batch {
         if posted.expiry.is_some_and(|at| at <= now) {

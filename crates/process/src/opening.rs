@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -118,7 +118,7 @@ impl Process {
             certifier,
             bus,
             trust,
-            awaits_deny_list: AtomicBool::new(false),
+            unfit_denials: AtomicUsize::new(0),
             platform,
             level,
             transport,
@@ -136,6 +136,7 @@ impl Process {
             announced: tokio::sync::Mutex::new(false),
             reports: Reports::start(host.clone()),
             watches: Arc::default(),
+            rules: watch::Sender::default(),
             recorder: Recorder::start(host.clone()),
             renewals_changed: Arc::new(Notify::new()),
             refusals_told: tokio::sync::Mutex::default(),

@@ -7,20 +7,23 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use sealbus_bus::{Arrival, Bus, ReceivedMessage, Watcher};
-use sealbus_control::Blob;
 use sealbus_control::attachment::ask::ChannelLog;
 use sealbus_control::channel_log::LogRequest;
 use sealbus_control::evidence::RecordedMessage;
 use sealbus_control::host::Host;
 use sealbus_control::traffic::is_named;
+use sealbus_control::{Blob, Fault};
+use sealbus_fipa::split_name;
 use tokio::sync::mpsc;
+
+use super::again::again;
 
 /// Most bytes of messages that wait for the node.
 const MOST_WAITING: usize = 64 << 20;
 /// Most messages, and bytes of them, in one request.
 const MOST_AT_ONCE: (usize, usize) = (256, 4 << 20);
-/// The pause before the node is asked again.
-const PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause before the node is asked again.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Sees what arrives, and sends it to the node.
 pub(super) struct Recorder {
@@ -99,20 +102,13 @@ async fn send(
                 next = messages.try_recv().ok();
             }
         }
-        let request = LogRequest::Record { messages: batch };
-        loop {
-            let ask = ChannelLog {
-                node: node.clone(),
-                request: request.clone(),
-            };
-            match host.ask(ask).await {
-                Ok(_) => break,
-                Err(fault) if fault.may_pass() => tokio::time::sleep(PAUSE).await,
-                Err(fault) => {
-                    tracing::error!(%fault, "the node does not record messages: they leave no evidence");
-                    break;
-                }
-            }
+        let ask = ChannelLog {
+            node: node.clone(),
+            request: LogRequest::Record { messages: batch },
+        };
+        let record = || host.ask(ask.clone());
+        if let Err(fault) = again(LONGEST_PAUSE, Fault::may_pass, record).await {
+            tracing::error!(%fault, "the node does not record messages: they leave no evidence");
         }
         waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
         let lost = waiting.lost.swap(0, Ordering::Relaxed);
@@ -132,11 +128,8 @@ fn recorded(receiver: &str, message: &ReceivedMessage) -> Option<RecordedMessage
         .evidence()?
         .encode(&mut evidence)
         .ok()?;
-    let local = receiver
-        .rsplit_once('@')
-        .map_or(receiver, |(local, _)| local);
     Some(RecordedMessage {
-        receiver: local.to_owned(),
+        receiver: split_name(receiver).0.to_owned(),
         message: Blob(message.to_bytes().ok()?.to_vec()),
         evidence: Blob(evidence),
     })

@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::again::again;
+use sealbus_control::Fault;
 use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::Host;
 
 /// How long closing waits for the last reports to reach the platform.
 const LAST_REPORTS: Duration = Duration::from_secs(2);
-/// The first pause before a report is offered again. It doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause.
+/// The longest pause before a report is offered again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The reports of one process.
@@ -113,20 +113,16 @@ async fn deliver(
 ) {
     while let Some(Item { report, taken }) = items.recv().await {
         if let Some((agent, report)) = report {
-            let mut pause = FIRST_PAUSE;
-            let ask = || ask::Report {
+            let has_left = has_left(&report);
+            let ask = ask::Report {
                 agent: agent.clone(),
-                report: report.clone(),
+                report,
             };
-            while let Err(error) = host.ask(ask()).await {
-                if !error.may_pass() {
-                    tracing::warn!(agent, %error, "the platform did not take a report about this agent");
-                    break;
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+            let report = || host.ask(ask.clone());
+            if let Err(error) = again(LONGEST_PAUSE, Fault::may_pass, report).await {
+                tracing::warn!(agent, %error, "the platform did not take a report about this agent");
             }
-            if has_left(&report) {
+            if has_left {
                 departures.fetch_sub(1, Ordering::Relaxed);
             }
         }

@@ -2,16 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use sealbus_control::Fault;
 use sealbus_control::attachment::ask;
 use sealbus_seal::Identity;
 use sealbus_seal::denylist::{DenyList, DenyListError, DenyListUpdate};
 
+use super::again::again;
 use super::agent::{Entry, Parting, Wish};
 use super::{ProcessEnd, Shared, freeze, now};
 
 /// Certificates checked against a new deny list before other tasks get a turn.
 const CHECKED_AT_ONCE: usize = 1024;
+/// The longest pause before the whole list is asked for again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Puts a deny list or its changes in force at once, for other processes and for this process and its agents. If
@@ -19,21 +24,33 @@ impl Shared {
     pub(super) async fn obey_deny_list(self: &Arc<Self>, signed: &[u8]) {
         let obeyed = self.obey(signed).await;
         if !matches!(obeyed, Err(error) if error.needs_whole_list())
-            || self.awaits_deny_list.swap(true, Ordering::Relaxed)
+            || self.unfit_denials.fetch_add(1, Ordering::Relaxed) > 0
         {
             return;
         }
         // The platform's commands are obeyed meanwhile.
-        let shared = self.clone();
-        tokio::spawn(async move {
-            let whole = shared.host.ask(ask::DenyList).await;
-            shared.awaits_deny_list.store(false, Ordering::Relaxed);
-            match whole {
-                Ok(list) => drop(shared.obey(&list.0).await),
-                // It comes when the node is back.
+        tokio::spawn(self.clone().fetch_deny_list());
+    }
+
+    /// Asks for the whole deny list until it comes.
+    async fn fetch_deny_list(self: Arc<Self>) {
+        let goes_on = |fault: &Fault| fault.may_pass() && self.ended.borrow().is_none();
+        loop {
+            let unfit = self.unfit_denials.load(Ordering::Relaxed);
+            let asking = || self.host.ask(ask::DenyList);
+            match again(LONGEST_PAUSE, goes_on, asking).await {
+                Ok(list) => drop(self.obey(&list.0).await),
                 Err(fault) => tracing::warn!(%fault, "the whole deny list cannot be had"),
             }
-        });
+            // Changes that came meanwhile did not fit either, and the list may lack them.
+            let (order, none) = (Ordering::Relaxed, 0);
+            let fitting = self
+                .unfit_denials
+                .compare_exchange(unfit, none, order, order);
+            if fitting.is_ok() || self.ended.borrow().is_some() {
+                return;
+            }
+        }
     }
 
     async fn obey(&self, signed: &[u8]) -> Result<(), DenyListError> {

@@ -8,6 +8,7 @@ mod publishing;
 
 use std::collections::HashMap;
 use std::fs;
+use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use sealbus_bus::{
     BoxFuture, Moment, NotOpened, NotSealed, Opened, OpenedRows, SealedMessage, SealedRow, Sealer,
     SentRows, WeakBus,
 };
-use sealbus_fipa::{AclMessage, AclMessageRef};
+use sealbus_fipa::{AclMessage, AclMessageRef, split_name};
 use sealbus_proof::Inclusion;
 use sealbus_seal::encryption::{
     CertifiedEncryptionKey, EncryptionError, EncryptionKey, EncryptionPublicKey,
@@ -277,16 +278,24 @@ impl Sealing {
         }
     }
 
-    /// The same, with patience for an agent that is about to run: the platform may not know its key yet.
-    async fn look_up_patiently(&self, receiver: &str, kept: bool) -> Result<Peer, NotSealed> {
-        let begun = Instant::now();
+    /// Looks up with patience for an agent that is about to run: the platform may not know yet what it states.
+    async fn patiently<T, F>(
+        &self,
+        agent: &str,
+        begun: Instant,
+        patience: Duration,
+        look_up: impl Fn() -> F,
+    ) -> Result<T, NotSealed>
+    where
+        F: Future<Output = Result<T, NoKey>>,
+    {
         loop {
-            let missing = match self.look_up(receiver, kept).await {
-                Ok(peer) => return Ok(peer),
+            let missing = match look_up().await {
+                Ok(found) => return Ok(found),
                 Err(NoKey::Refused(refused)) => return Err(refused),
                 Err(NoKey::ForNow(missing)) => missing,
             };
-            if begun.elapsed() > PATIENCE || !self.is_expected(receiver).await {
+            if begun.elapsed() >= patience || !self.is_expected(agent).await {
                 return Err(missing);
             }
             tokio::time::sleep(PAUSE).await;
@@ -295,10 +304,7 @@ impl Sealing {
 
     /// Whether the platform knows where the agent is, or that it is about to run.
     async fn is_expected(&self, receiver: &str) -> bool {
-        let local = receiver
-            .rsplit_once('@')
-            .map_or(receiver, |(local, _)| local);
-        let agent = local.to_owned();
+        let agent = split_name(receiver).0.to_owned();
         let location = self.host.ask(ask::Resolve { agent }).await;
         location.is_ok_and(|location| location != AgentLocation::Unknown)
     }
@@ -333,7 +339,9 @@ impl Sealing {
         if let Some(sealed) = self.seal_now(message, receiver)? {
             return Ok(sealed);
         }
-        let mut peer = self.look_up_patiently(receiver, kept.is_some()).await?;
+        let look_up = || self.look_up(receiver, kept.is_some());
+        let found = self.patiently(receiver, Instant::now(), PATIENCE, look_up);
+        let mut peer = found.await?;
         let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
         // A letter to an absent agent always brings its secret, and its row is used once.
         let sent = (kept.is_none() || peer.stated.is_some()).then_some(&self.sent);

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
+use sealbus_bus::{Moment, sleep_until};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
@@ -53,7 +54,7 @@ pub(super) async fn run(
             return;
         }
         let due = shared.agents.lock().renewals.next();
-        let due = due.map(|due| tokio::time::Instant::from_std(shared.started + due));
+        let due = due.map(|due| shared.started + due);
         drop(shared);
         let event = tokio::select! {
             command = commands.recv() => match command {
@@ -129,13 +130,6 @@ enum Event {
     Stopping,
 }
 
-async fn sleep_until(due: Option<tokio::time::Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
-    }
-}
-
 async fn obey(shared: &Arc<Shared>, command: Command) {
     match command {
         Command::Stop { grace, reason } => {
@@ -155,6 +149,10 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
         }
         Command::Freeze { answer } => {
             tracing::info!("the platform asks this process to hand over its agents");
+            // An earlier freeze is over, and agents at rest can hand over nothing.
+            if shared.has_moved_out() {
+                shared.thaw();
+            }
             // Deny lists and other commands are obeyed while agents come to rest.
             let shared = shared.clone();
             tokio::spawn(async move {
@@ -390,11 +388,6 @@ pub(super) async fn tell_refusals(shared: &Shared) -> bool {
     let mut records: HashMap<(String, Option<String>, Option<String>, String), RefusalRecord> =
         HashMap::new();
     for refusal in last.iter().rev().take(new) {
-        let at = refusal
-            .time
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_millis();
         let reason = said(&refusal.reason.to_string(), &refusal.explanation);
         let key = (
             refusal.tried_by.clone(),
@@ -406,7 +399,7 @@ pub(super) async fn tell_refusals(shared: &Shared) -> bool {
             .entry(key)
             .and_modify(|record| record.count += 1)
             .or_insert_with(|| RefusalRecord {
-                at: u64::try_from(at).unwrap_or(u64::MAX),
+                at: Moment::from(refusal.time).unix_ms(),
                 who: refusal.tried_by.clone(),
                 proved: refusal.proved.clone(),
                 receiver: refusal.receiver.clone(),

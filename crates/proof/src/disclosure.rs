@@ -8,8 +8,9 @@ use sealbus_fipa::{AclMessage, AclMessageRef, ExpressionRef, Limits, bitefficien
 use sealbus_seal::encryption::{Commitment, Encapsulation, EncryptionKeyId, Salt};
 use serde::{Deserialize, Serialize};
 
+use crate::blob::Blob;
 use crate::error::{FileError, NotDisclosed, NotTrue};
-use crate::file::{Base64, DisclosedLine, Line, MessageLine, at, hexadecimal, whole, write_file};
+use crate::file::{DisclosedLine, Line, MessageLine, at, hexadecimal, whole, write_file};
 
 /// The performative of the outer message.
 const SEALED: &str = "sealed";
@@ -27,8 +28,8 @@ const FORMS: [(u8, usize); 2] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disclosure {
-    salt: Base64,
-    inside: Base64,
+    salt: Blob,
+    inside: Blob,
 }
 
 /// The words inside a sealed message, as its author committed to them.
@@ -48,8 +49,8 @@ impl Disclosure {
     /// The disclosure of a message in the bit-efficient encoding (FIPA00069).
     pub fn new(salt: &Salt, inside: &[u8]) -> Self {
         Self {
-            salt: Base64(salt.as_bytes().to_vec()),
-            inside: Base64(inside.to_vec()),
+            salt: Blob(salt.as_bytes().to_vec()),
+            inside: Blob(inside.to_vec()),
         }
     }
 
@@ -73,7 +74,7 @@ impl FromStr for Disclosure {
     }
 }
 
-fn commitment_of(salt: &Base64, inside: &Base64) -> Option<Commitment> {
+fn commitment_of(salt: &Blob, inside: &Blob) -> Option<Commitment> {
     let salt = salt.0.as_slice().try_into().ok()?;
     Some(Commitment::new(&Salt::from_bytes(salt), &inside.0))
 }

@@ -2,11 +2,10 @@
 //! certificates. A verifier needs the file and the platform's root certificate. docs/evidence.md describes the lines.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
+use crate::blob::Blob;
 use crate::error::{FileError, NotTrue};
 
 /// The version of the format.
@@ -19,11 +18,11 @@ pub enum Line {
     /// The first line: the exporter's word about the file, which nothing proves.
     Evidence(Head),
     /// The platform's root certificate: DER.
-    Root(Base64),
+    Root(Blob),
     /// The issuance log.
     Log(LogLine),
     /// The CA's signed deny list.
-    Denied(Base64),
+    Denied(Blob),
     /// An author's certificate. Messages name it by its number among these lines, from 0.
     Certificate(CertificateLine),
     /// A message.
@@ -55,11 +54,11 @@ pub struct Head {
 #[serde(deny_unknown_fields)]
 pub struct LogLine {
     /// The certificate of the CA whose log it is: DER.
-    pub authority: Base64,
+    pub authority: Blob,
     /// The checkpoint: a signed note, with its cosignatures.
     pub checkpoint: String,
     /// The certificate chains of the nodes that cosigned it, in their wire form.
-    pub witnesses: Vec<Base64>,
+    pub witnesses: Vec<Blob>,
     /// Checkpoints that somebody saw earlier.
     pub earlier: Vec<EarlierLine>,
 }
@@ -71,7 +70,7 @@ pub struct EarlierLine {
     /// The signed note.
     pub checkpoint: String,
     /// The consistency proof (RFC 9162 section 2.1.4).
-    pub proof: Vec<Base64>,
+    pub proof: Vec<Blob>,
 }
 
 /// An author's certificate in a file.
@@ -79,13 +78,13 @@ pub struct EarlierLine {
 #[serde(deny_unknown_fields)]
 pub struct CertificateLine {
     /// The certificate and its issuers', in their wire form.
-    pub chain: Base64,
+    pub chain: Blob,
     /// The log's entry of the certificate.
-    pub entry: Base64,
+    pub entry: Blob,
     /// The entry's place in the log.
     pub index: u64,
     /// The inclusion proof (RFC 9162 section 2.1.3).
-    pub proof: Vec<Base64>,
+    pub proof: Vec<Blob>,
 }
 
 /// A message in a file: its author's statement, and the proof.
@@ -101,9 +100,9 @@ pub struct MessageLine {
     /// The receivers.
     pub receivers: Vec<String>,
     /// The message in the bit-efficient encoding (FIPA00069).
-    pub message: Base64,
+    pub message: Blob,
     /// The proof of this message.
-    pub proof: Base64,
+    pub proof: Blob,
 }
 
 /// The words inside a sealed message of a file, which its receiver shows.
@@ -113,33 +112,9 @@ pub struct DisclosedLine {
     /// The number of the sealed message among the messages of the file.
     pub message: usize,
     /// The salt of the author's commitment.
-    pub salt: Base64,
+    pub salt: Blob,
     /// The message inside, in the bit-efficient encoding (FIPA00069).
-    pub inside: Base64,
-}
-
-/// Bytes in base64, with padding.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Base64(pub Vec<u8>);
-
-impl std::fmt::Debug for Base64 {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Base64({} bytes)", self.0.len())
-    }
-}
-
-impl Serialize for Base64 {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(&self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for Base64 {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        let bytes = STANDARD.decode(text.as_bytes());
-        bytes.map(Self).map_err(serde::de::Error::custom)
-    }
+    pub inside: Blob,
 }
 
 /// Writes a file of these lines, and its last one.

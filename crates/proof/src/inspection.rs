@@ -15,11 +15,12 @@ use sealbus_transparency::{
     verify_inclusion,
 };
 
+use crate::blob::Blob;
 use crate::delegation::Delegation;
 use crate::disclosure;
 use crate::error::{FileError, NotTrue};
 use crate::file::{
-    Base64, CertificateLine, FILE_VERSION, Line, LogLine, MessageLine, at, hexadecimal, whole,
+    CertificateLine, FILE_VERSION, Line, LogLine, MessageLine, at, hexadecimal, whole,
 };
 use crate::proof::Proof;
 use crate::report::{CosignatureReport, LogReport, MessageReport, Report};
@@ -75,7 +76,7 @@ pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, FileError> {
         return at(number, Err(NotTrue::Version(head.version)));
     }
     let platform = at(number, PlatformName::new(&head.platform))?;
-    let (Line::Root(Base64(root)), number) = swap(next()?) else {
+    let (Line::Root(Blob(root)), number) = swap(next()?) else {
         return at(2, Err(NotTrue::Form("it is not the root certificate")));
     };
     if demands.root.as_ref().is_some_and(|known| *known != root) {
@@ -88,7 +89,7 @@ pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, FileError> {
         return at(3, Err(NotTrue::Form("it is not the issuance log")));
     };
     let (checkpoint, log) = at(number, check_log(&log, &trust, demands))?;
-    let (Line::Denied(Base64(denied)), number) = swap(next()?) else {
+    let (Line::Denied(Blob(denied)), number) = swap(next()?) else {
         return at(4, Err(NotTrue::Form("it is not the deny list")));
     };
     let denied = at(number, trust.open_kept_deny_list(&denied, None))?;
@@ -134,8 +135,8 @@ fn swap((number, line): (usize, Line)) -> (Line, usize) {
     (line, number)
 }
 
-fn hashes(proof: &[Base64]) -> Result<Vec<Hash>, NotTrue> {
-    let hash = |Base64(bytes): &Base64| bytes.as_slice().try_into();
+fn hashes(proof: &[Blob]) -> Result<Vec<Hash>, NotTrue> {
+    let hash = |Blob(bytes): &Blob| bytes.as_slice().try_into();
     let hashes = proof.iter().map(hash).collect::<Result<_, _>>();
     hashes.map_err(|_| NotTrue::Form("a hash does not have 32 bytes"))
 }

@@ -16,6 +16,7 @@
 
 mod author;
 mod batch;
+mod blob;
 mod delegation;
 mod disclosure;
 mod error;
@@ -30,6 +31,7 @@ mod verifier;
 
 pub use author::Author;
 pub use batch::{Batch, SignedBatch, Signer, sign_together};
+pub use blob::Blob;
 pub use delegation::{Delegation, LONGEST_DELEGATION};
 pub use disclosure::{DisclosedReport, Disclosure, disclose, is_inside};
 pub use error::{
@@ -37,8 +39,8 @@ pub use error::{
 };
 pub use evidence::{Evidence, LONGEST_EVIDENCE, ProvedAuthor, ProvedBatch};
 pub use file::{
-    Base64, CertificateLine, DisclosedLine, EarlierLine, FILE_VERSION, Head, Line, LogLine,
-    MessageLine, write_file,
+    CertificateLine, DisclosedLine, EarlierLine, FILE_VERSION, Head, Line, LogLine, MessageLine,
+    write_file,
 };
 pub use inspection::{Demands, inspect};
 pub use key::{BatchKey, BatchPublicKey};

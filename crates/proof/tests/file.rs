@@ -6,7 +6,7 @@ mod support;
 use aws_lc_rs::digest::{SHA256, digest};
 use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_proof::{
-    Base64, CertificateLine, Demands, Disclosure, EarlierLine, FILE_VERSION, Hash, Head, Line,
+    Blob, CertificateLine, Demands, Disclosure, EarlierLine, FILE_VERSION, Hash, Head, Line,
     LogLine, MessageLine, Report, Statement, disclose, inspect, write_file,
 };
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
@@ -27,11 +27,8 @@ struct Scene {
     deny_list: DenyList,
 }
 
-fn base64(hashes: Vec<Hash>) -> Vec<Base64> {
-    hashes
-        .into_iter()
-        .map(|hash| Base64(hash.to_vec()))
-        .collect()
+fn base64(hashes: Vec<Hash>) -> Vec<Blob> {
+    hashes.into_iter().map(|hash| Blob(hash.to_vec())).collect()
 }
 
 impl Scene {
@@ -110,9 +107,9 @@ impl Scene {
                 asked: "conversation order-17".to_owned(),
                 gaps: Vec::new(),
             }),
-            Line::Root(Base64(self.platform.root.clone())),
+            Line::Root(Blob(self.platform.root.clone())),
             Line::Log(LogLine {
-                authority: Base64(authority.chain().leaf().to_vec()),
+                authority: Blob(authority.chain().leaf().to_vec()),
                 checkpoint: self.checkpoint(size).to_string(),
                 witnesses: Vec::new(),
                 earlier: vec![EarlierLine {
@@ -120,10 +117,10 @@ impl Scene {
                     proof: base64(consistency_proof(&tree, tree.size(), 1).unwrap()),
                 }],
             }),
-            Line::Denied(Base64(self.deny_list.sign(authority).unwrap().whole())),
+            Line::Denied(Blob(self.deny_list.sign(authority).unwrap().whole())),
             Line::Certificate(CertificateLine {
-                chain: Base64(chain),
-                entry: Base64(self.entries[1].clone()),
+                chain: Blob(chain),
+                entry: Blob(self.entries[1].clone()),
                 index,
                 proof: base64(proof),
             }),
@@ -140,8 +137,8 @@ impl Scene {
                 channel: None,
                 qos: String::new(),
                 receivers: vec!["seller-1@factory".to_owned()],
-                message: Base64(message),
-                proof: Base64(proof),
+                message: Blob(message),
+                proof: Blob(proof),
             }));
         }
         lines
@@ -327,7 +324,7 @@ fn nothing_else_is_believed() {
             .contains("not the one that was given")
     );
     let mut lines = other.lines(3, "buyer-1@factory");
-    lines[1] = Line::Root(Base64(scene.platform.root.clone()));
+    lines[1] = Line::Root(Blob(scene.platform.root.clone()));
     assert!(scene.judged(&write_file(&lines).unwrap()).is_err());
 }
 
@@ -428,8 +425,8 @@ fn nobody_shows_other_words_than_the_author_sealed() {
         for (message, salt, inside) in extra {
             lines.push(Line::Disclosed(sealbus_proof::DisclosedLine {
                 message: *message,
-                salt: Base64(salt.as_bytes().to_vec()),
-                inside: Base64(inside.to_vec()),
+                salt: Blob(salt.as_bytes().to_vec()),
+                inside: Blob(inside.to_vec()),
             }));
         }
         scene.judged(&write_file(&lines).unwrap())
@@ -453,8 +450,8 @@ fn nobody_shows_other_words_than_the_author_sealed() {
         lines.len() - 1,
         Line::Disclosed(sealbus_proof::DisclosedLine {
             message: 0,
-            salt: Base64(salt.as_bytes().to_vec()),
-            inside: Base64(words.clone()),
+            salt: Blob(salt.as_bytes().to_vec()),
+            inside: Blob(words.clone()),
         }),
     );
     assert!(scene.judged(&write_file(&early).unwrap()).is_err());

@@ -18,7 +18,7 @@ use crate::verified::VerifiedIdentity;
 use crate::verify_error::VerifyError;
 
 /// The label under which the exporter is derived.
-pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-sealbus-agent-binding";
+const EXPORTER_LABEL: &[u8] = b"EXPORTER-sealbus-agent-binding";
 
 /// The first bytes of the signed statement. They set it apart from every other kind of statement.
 const CONTEXT: &[u8] = b"sealbus agent binding v1\0";

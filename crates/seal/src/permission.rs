@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::identity::{Identity, IdentityError, PlatformName};
 
 /// The most classes of agents that a policy may tell apart.
-pub const MOST_CLASSES: usize = 512;
+const MOST_CLASSES: usize = 512;
 
 /// The most rules of a policy.
 pub const MOST_RULES: usize = 1024;

@@ -158,6 +158,11 @@ impl Secret {
         &self.0
     }
 
+    /// Its text: base64url, 43 characters.
+    pub fn text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(*self.0)
+    }
+
     /// A message authentication code whose key is this secret: HMAC-SHA256 over `context` and `data`.
     pub fn mac(&self, context: &[u8], data: &[u8]) -> [u8; 32] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.0);
@@ -189,7 +194,7 @@ impl fmt::Display for SecretHash {
 /// Base64url, 43 characters.
 impl Serialize for Secret {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&Zeroizing::new(URL_SAFE_NO_PAD.encode(*self.0)))
+        serializer.serialize_str(&Zeroizing::new(self.text()))
     }
 }
 

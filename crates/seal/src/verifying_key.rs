@@ -47,7 +47,7 @@ impl SignatureAlgorithm {
     }
 
     /// The arcs of its object identifier: RFC 8410 section 3, RFC 9881 section 2.
-    pub(crate) const fn object_identifier(self) -> &'static [u64] {
+    const fn object_identifier(self) -> &'static [u64] {
         match self {
             Self::Ed25519 => &[1, 3, 101, 112],
             Self::MlDsa65 => &[2, 16, 840, 1, 101, 3, 4, 3, 18],

@@ -15,7 +15,7 @@ use crate::sha256;
 use crate::timestamp::Timestamp;
 
 /// The longest audience that a token may have, in bytes.
-pub const LONGEST_AUDIENCE: usize = 1024;
+const LONGEST_AUDIENCE: usize = 1024;
 
 /// Checks the audience of a token.
 ///

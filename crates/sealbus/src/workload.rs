@@ -105,9 +105,8 @@ impl Voice {
                 level: level.to_string(),
             });
         }
-        let unreadable = |error: serde_json::Error| {
-            WorkloadTokenError::Refused(Fault::new(FaultCode::Internal, error.to_string()))
-        };
+        let unreadable =
+            |error: serde_json::Error| WorkloadTokenError::Refused(Fault::internal(error));
         let content = serde_json::to_string(&ask.into()).map_err(unreadable)?;
         let request = AclMessage::new(Performative::Request)
             .with_receiver(self.system_agent(CA))

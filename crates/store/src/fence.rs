@@ -15,6 +15,8 @@ use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
 
 /// The key of the row with the latest [`Term`].
 pub const TERM_ROW: &str = "term";
+/// The key of the row with the name of a restore from a backup that is not complete. While it is there, no term begins.
+pub const RESTORING_ROW: &str = "restoring";
 
 /// The latest term in a store, and the revision of its row; revision 0 if nobody has led yet.
 ///
@@ -80,7 +82,8 @@ impl Fenced {
     /// Begins the next term.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if another one claims the store in the same moment, or an error of the store.
+    /// [`StoreError::Conflict`] if another one claims the store in the same moment; [`StoreError::Restoring`]; or another error of
+    /// the store.
     pub async fn claim(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let latest = latest_term(&*store).await?;
         Self::claim_after(store, latest).await
@@ -101,8 +104,14 @@ impl Fenced {
         };
         let mut batch = Batch::new();
         batch.require(TERM_ROW, held);
+        batch.require(RESTORING_ROW, 0);
         batch.put(TERM_ROW, row_of(term));
-        let revision = store.commit(batch).await?;
+        let revision = match store.commit(batch).await {
+            Err(StoreError::Conflict { key, .. }) if key == RESTORING_ROW => {
+                return Err(StoreError::Restoring);
+            }
+            claimed => claimed?,
+        };
         Ok(Self {
             store,
             term,

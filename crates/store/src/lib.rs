@@ -23,7 +23,7 @@ use futures_util::future::BoxFuture;
 use sealbus_seal::Term;
 
 pub use embedded::EmbeddedStore;
-pub use fence::{Fenced, Leadership, TERM_ROW, latest_term, restore_term};
+pub use fence::{Fenced, Leadership, RESTORING_ROW, TERM_ROW, latest_term, restore_term};
 pub use memory::{MemoryStore, WithCommits};
 pub use rows::{Row, Rows};
 
@@ -127,6 +127,11 @@ pub enum StoreError {
         /// The latest term.
         by: Term,
     },
+    /// A restore from a backup is not complete, so no term begins.
+    #[error(
+        "restore-unfinished: a backup is being restored into this state, or that was interrupted, and no Master leads on half a state: run the same `sealbus restore` again with the state directory in which it was begun; if that is lost, remove this state for ever (`etcdctl del --prefix /sealbus/PLATFORM/`) and restore it anew"
+    )]
+    Restoring,
     /// A row cannot be read.
     #[error("the store's entry '{key}' is damaged ({detail}): restore the store from a backup")]
     DamagedRow {

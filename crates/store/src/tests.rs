@@ -228,6 +228,15 @@ fn a_restored_store_is_beyond_every_term_before() {
 }
 
 #[test]
+fn no_term_begins_while_a_state_is_restored() {
+    on_every_store(async |store| {
+        store.commit(put(RESTORING_ROW, "id")).await.unwrap();
+        let refused = Fenced::claim(store.clone()).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Restoring), "{refused}");
+    });
+}
+
+#[test]
 fn many_pages_are_read_completely() {
     on_every_store(async |store| {
         let mut batch = Batch::new();

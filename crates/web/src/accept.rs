@@ -3,7 +3,7 @@
 use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
@@ -12,6 +12,8 @@ use tokio::task::JoinSet;
 
 /// Pause after a connection that could not be accepted: the process may have no file handle left.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often the log says so.
+const LOGGED: Duration = Duration::from_secs(60);
 
 /// A socket at which others open connections.
 pub trait Listener {
@@ -70,6 +72,7 @@ where
 {
     tokio::pin!(end);
     let mut connections = JoinSet::new();
+    let mut logged: Option<Instant> = None;
     loop {
         let has_room = connections.len() < most;
         tokio::select! {
@@ -86,7 +89,10 @@ where
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    if logged.is_none_or(|at| at.elapsed() >= LOGGED) {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        logged = Some(Instant::now());
+                    }
                     tokio::time::sleep(PAUSE).await;
                 }
             },
@@ -131,6 +137,64 @@ mod tests {
             None::<std::future::Ready<()>>
         })
         .await;
+    }
+
+    /// Counts the lines of this file in the log.
+    struct Lines(Arc<AtomicUsize>);
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            let is_ours = event.metadata().target() == "sealbus_web::accept";
+            self.0.fetch_add(usize::from(is_ours), Relaxed);
+        }
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    /// Accepts nothing, and says when it has been asked five times.
+    #[derive(Default)]
+    struct Broken {
+        asked: AtomicUsize,
+        enough: Notify,
+    }
+
+    impl Listener for Broken {
+        type Connection = ();
+        type Origin = ();
+
+        async fn accept(&self) -> io::Result<((), ())> {
+            if self.asked.fetch_add(1, Relaxed) == 4 {
+                self.enough.notify_one();
+            }
+            Err(io::Error::other("no file handle is left"))
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_that_cannot_be_accepted_fill_no_log() {
+        let lines = Arc::new(AtomicUsize::new(0));
+        let _counting = tracing::subscriber::set_default(Lines(lines.clone()));
+        let broken = Broken::default();
+        accept_until(broken.enough.notified(), &broken, 1, |(), (), _| {
+            None::<std::future::Ready<()>>
+        })
+        .await;
+        assert!(broken.asked.load(Relaxed) >= 5);
+        assert_eq!(lines.load(Relaxed), 1);
     }
 
     #[tokio::test]

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use sealbus_bus::milliseconds;
+use sealbus_control::Fault;
 use sealbus_control::admin::{AgentStatus, NodeStatus, PlatformStatus, SilentNode, ask};
 use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
 use sealbus_control::traffic::{MessageHead, Watch};
-use sealbus_control::{Fault, FaultCode};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -145,8 +146,8 @@ impl Lines {
 
     /// Writes one line. A page that is slow to read holds the stream up, and nothing else.
     async fn tell(&self, event: &Event<'_>) -> Result<(), Ended> {
-        let mut line = serde_json::to_vec(event)
-            .map_err(|error| Ended::Fault(Fault::new(FaultCode::Internal, error.to_string())))?;
+        let mut line =
+            serde_json::to_vec(event).map_err(|error| Ended::Fault(Fault::internal(error)))?;
         line.push(b'\n');
         let sent = self.0.send_timeout(line.into(), STALLED).await;
         sent.map_err(|_| Ended::Unread)
@@ -277,7 +278,7 @@ async fn follow_once(
                 processes: processes.len(),
                 left_out: board.left_out,
                 silent: board.silent,
-                took: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+                took: milliseconds(began.elapsed()),
             };
             lines.tell(&Event::Totals(totals)).await?;
             before = Some(now);

@@ -37,7 +37,7 @@ use crate::place::WindowAddress;
 use crate::question::Question;
 use crate::rights::Rights;
 use crate::seen::Seen;
-use crate::session::{Sessions, text};
+use crate::session::Sessions;
 
 /// Open connections, and the streams among them.
 const CONNECTIONS: usize = 128;
@@ -137,7 +137,7 @@ impl Window {
         Ok(format!(
             "{}://{host}/#once={}",
             self.place.scheme(),
-            text(&once)
+            once.text()
         ))
     }
 
@@ -277,7 +277,7 @@ impl Window {
             return Err(refused(StatusCode::FORBIDDEN, why));
         };
         self.entered.notify_one();
-        Ok(json_of(&json!({ "session": text(&key) })))
+        Ok(json_of(&json!({ "session": key.text() })))
     }
 
     fn rights(&self) -> Rights {

@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sealbus_seal::KeyError;
 use sealbus_seal::token::{Secret, SecretHash};
 
@@ -61,11 +59,6 @@ impl Sessions {
             .iter()
             .any(|(known, ends)| *known == hash && now < *ends)
     }
-}
-
-/// A secret as text.
-pub(crate) fn text(secret: &Secret) -> String {
-    URL_SAFE_NO_PAD.encode(secret.as_bytes())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 """A program that its node has to bound and to end. It never attaches.
 
-`escape` leaves a process in another session, without a parent; `bomb` starts processes until it may not; `hog` takes all memory.
+`escape` leaves a process in another session, without a parent; `bomb` starts processes until it may not; `hog` takes all memory;
+`fill` takes all room on the disk.
 """
 
 import os
@@ -33,4 +34,11 @@ def hog() -> None:
         taken.append(bytearray(os.urandom(1 << 20)))
 
 
-{"escape": escape, "bomb": bomb, "hog": hog}[sys.argv[1]]()
+def fill() -> None:
+    with open(os.path.join(os.environ["SEALBUS_FOLDER"], "big"), "ab", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 20))
+            time.sleep(0.01)
+
+
+{"escape": escape, "bomb": bomb, "hog": hog, "fill": fill}[sys.argv[1]]()

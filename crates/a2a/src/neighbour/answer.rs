@@ -9,12 +9,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fault::RemoteFault;
+use crate::wire::LONGEST_TEXT;
 use crate::{acl, wire};
 
 /// Longest answer that is not a stream, and longest event of one, in bytes.
 pub const LONGEST_ANSWER: usize = 8 << 20;
-/// Longest text of an error or a state, in bytes.
-const LONGEST_TEXT: usize = 4_096;
 
 /// An answer that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -24,10 +24,7 @@ pub(super) struct Asker {
 impl Asker {
     /// The sender of a message to the agent that stands for the neighbour.
     pub(super) fn of(voice: &Voice, message: &Message) -> Self {
-        let is_ours = |it: &&Aid| {
-            let home = it.name.rsplit_once('@').map(|(_, home)| home);
-            home == Some(voice.platform())
-        };
+        let is_ours = |it: &&Aid| it.platform() == Some(voice.platform());
         let provenance = message.provenance();
         let agent = message.sender.as_ref().filter(is_ours);
         Self {

@@ -18,7 +18,7 @@ const MOST_SKILLS: usize = 64;
 const MOST_INTERFACES: usize = 64;
 /// Longest name of an agent or a skill, and longest text about one, in bytes.
 const LONGEST_NAME: usize = 256;
-const LONGEST_TEXT: usize = 1_024;
+const LONGEST_ABOUT: usize = 1_024;
 /// The path of a card below its agent's address.
 const WELL_KNOWN: &str = "/.well-known/agent-card.json";
 
@@ -198,7 +198,7 @@ impl Card {
             if is_new && !id.is_empty() && skills.len() < MOST_SKILLS {
                 let kind = skill.tags.first().map(|tag| shown(tag, LONGEST_NAME));
                 skills.push(Skill {
-                    about: shown(&skill.description, LONGEST_TEXT),
+                    about: shown(&skill.description, LONGEST_ABOUT),
                     kind: kind.unwrap_or_default(),
                     id,
                 });
@@ -206,7 +206,7 @@ impl Card {
         }
         Ok(Self {
             name: shown(&written.name, LONGEST_NAME),
-            about: shown(&written.description, LONGEST_TEXT),
+            about: shown(&written.description, LONGEST_ABOUT),
             version: shown(&written.version, LONGEST_NAME),
             interface,
             streams: written.capabilities.streaming,

@@ -6,10 +6,7 @@ use serde_json::{Map, Value};
 use tonic::{Code, Status};
 
 use crate::proto::reason;
-use crate::wire;
-
-/// Longest text of an error, in bytes.
-const LONGEST_TEXT: usize = 4_096;
+use crate::wire::{self, LONGEST_TEXT};
 
 /// An error that an agent of others answers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

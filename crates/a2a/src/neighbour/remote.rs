@@ -104,6 +104,11 @@ impl Remote {
         })
     }
 
+    /// The host of its card.
+    pub(super) fn host(&self) -> &str {
+        self.card_at.host().unwrap_or_default()
+    }
+
     /// The neighbour as its card tells of it, or why nothing is known.
     pub(super) fn known(&self) -> Result<Arc<KnownNeighbour>, String> {
         self.known.lock().clone()

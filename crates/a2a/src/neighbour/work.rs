@@ -21,6 +21,7 @@ use super::stream::Stream;
 use super::task::{End, Following, News};
 use crate::acl::{self, ACL};
 use crate::extensions::{DELEGATION, chain_data};
+use crate::lines;
 
 /// The parameter with which messages tell who the neighbour is, and by what proof.
 pub(super) const NEIGHBOUR_PARAMETER: &str = "X-Sealbus-Neighbour";
@@ -220,8 +221,10 @@ impl Drop for Task {
             let (remote, known) = (self.remote.clone(), self.known.clone());
             let asker = self.asker.clone();
             runtime.spawn(async move {
-                if let Err(error) = remote.cancel(&known, &task, &asker).await {
-                    tracing::info!(%error, "a neighbour did not stop a task");
+                if let Err(error) = remote.cancel(&known, &task, &asker).await
+                    && let Some(left_out) = lines::admit(remote.host())
+                {
+                    tracing::info!(%error, left_out, "a neighbour did not stop a task");
                 }
             });
         }

@@ -18,6 +18,9 @@ const FAR: usize = 1024;
 pub(super) const SHORTEST_ROW: usize = 8;
 /// The messages for which the room of an ended row is kept.
 const ROOM: usize = 1024;
+/// The messages with one conversation-id among which one is looked for. A conversation leaves few in the mailbox, and its
+/// other side must not make a look long.
+const LOOKED_AT: usize = 64;
 
 /// The queue of the messages that belong to no conversation, in the order in which they came. If many wait, their senders
 /// take turns; the messages of one sender stay in their order.
@@ -344,15 +347,38 @@ impl General {
         all
     }
 
-    /// Takes out the entries with this conversation-id, oldest first, and perhaps some others.
-    pub(super) fn take_named(&mut self, id: &str) -> Vec<Entry> {
+    fn index(&mut self) -> &mut Index {
         self.unroll();
-        let index = self.index.get_or_insert_with(|| {
+        self.index.get_or_insert_with(|| {
             let mut index = Box::<Index>::default();
             let entries = self.line.iter().filter_map(Item::entry);
             entries.for_each(|entry| index.insert(entry));
             index
-        });
+        })
+    }
+
+    /// Takes out the first entry with this conversation-id that `matches`, if it is among the first of them.
+    pub(super) fn remove_named(
+        &mut self,
+        id: &str,
+        mut matches: impl FnMut(&ReceivedMessage) -> bool,
+    ) -> Option<Entry> {
+        let index = self.index();
+        let line = index.lines.get(&index.hasher.hash_one(id))?;
+        let orders: Vec<Order> = line.iter().take(LOOKED_AT).copied().collect();
+        let place = orders
+            .into_iter()
+            .map(|order| self.place(order))
+            .find(|place| {
+                let entry = self.line.get(*place).and_then(Item::entry);
+                entry.is_some_and(|it| is_named(it, id) && matches(&it.message))
+            })?;
+        self.remove(place)
+    }
+
+    /// Takes out the entries with this conversation-id, oldest first, and perhaps some others.
+    pub(super) fn take_named(&mut self, id: &str) -> Vec<Entry> {
+        let index = self.index();
         let line = index.lines.remove(&index.hasher.hash_one(id));
         let mut named = Vec::new();
         for order in line.into_iter().flatten() {
@@ -363,6 +389,12 @@ impl General {
         self.count -= named.len();
         named
     }
+}
+
+fn is_named(entry: &Entry, id: &str) -> bool {
+    let message = entry.message.message();
+    let named = message.conversation_id().and_then(|it| it.text());
+    named.is_some_and(|it| it == id)
 }
 
 #[cfg(test)]
@@ -391,17 +423,37 @@ mod tests {
         }
     }
 
-    fn named(entry: &Entry, id: &str) -> bool {
-        let message = entry.message.message();
-        let named = message.conversation_id().and_then(|it| it.text());
-        named.is_some_and(|it| it == id)
-    }
-
     fn orders<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u64> {
         entries
             .into_iter()
             .map(|entry| entry.order.arrival)
             .collect()
+    }
+
+    #[test]
+    fn a_look_for_one_message_of_a_name_is_short() {
+        let mut queue = General::default();
+        for number in 1..=10_000 {
+            queue.push(entry(number, 1));
+        }
+        for number in 10_001..=10_003 {
+            queue.push(entry(number, 2));
+        }
+        let mut looked_at = 0;
+        let none = queue.remove_named("talk-1", |_| {
+            looked_at += 1;
+            false
+        });
+        assert!(none.is_none() && looked_at == LOOKED_AT);
+        let mut looked_at = 0;
+        let second = queue.remove_named("talk-2", |_| {
+            looked_at += 1;
+            looked_at == 2
+        });
+        assert_eq!(orders(&second), [10_002]);
+        assert!(queue.remove_named("talk-3", |_| true).is_none());
+        assert_eq!(orders(&queue.take_named("talk-2")), [10_001, 10_003]);
+        assert_eq!(queue.len(), 10_000);
     }
 
     proptest! {
@@ -425,11 +477,11 @@ mod tests {
                     }
                     5 => {
                         let id = format!("talk-{id}");
-                        let expected = orders(queue.iter().filter(|entry| named(entry, &id)));
+                        let expected = orders(queue.iter().filter(|entry| is_named(entry, &id)));
                         let before = queue.len();
                         let mut taken = queue.take_named(&id);
                         prop_assert_eq!(queue.len() + taken.len(), before);
-                        taken.retain(|entry| named(entry, &id));
+                        taken.retain(|entry| is_named(entry, &id));
                         prop_assert_eq!(orders(&taken), expected);
                         away.extend(taken);
                     }

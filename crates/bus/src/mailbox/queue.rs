@@ -5,7 +5,6 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
-use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
@@ -315,7 +314,7 @@ impl Inner {
     }
 
     fn remove_expired(&mut self, first: Moment, limits: &MailboxLimits) {
-        let now = Moment::from(SystemTime::now());
+        let now = Moment::now();
         if now < first {
             return;
         }

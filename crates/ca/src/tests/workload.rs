@@ -137,3 +137,19 @@ fn a_token_for_another_names_both_and_needs_both() {
     assert!(fault.message.contains("clerk"), "{fault}");
     service.workload_token("seller", None, "a", NOW).unwrap();
 }
+
+#[test]
+fn an_agent_that_asks_without_end_has_a_share_of_the_log() {
+    let mut service = issuing();
+    certified(&mut service, "seller", HOUR, NOW);
+    certified(&mut service, "clerk", HOUR, NOW);
+    for _ in 0..100 {
+        service
+            .workload_token("seller", Some("clerk"), "a", NOW)
+            .unwrap();
+    }
+    let log = &mut service.workload.log;
+    assert_eq!(log.admit("spiffe://factory/agent/clerk".to_owned()), None);
+    let others = log.admit("spiffe://factory/agent/seller".to_owned());
+    assert!(others.is_some_and(|left_out| left_out > 90), "{others:?}");
+}

@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::SystemTime;
 
 use sealbus_bus::{LocalAgent, Moment};
 use sealbus_fipa::AclMessage;
@@ -57,7 +56,7 @@ impl Subscription {
     /// [ended](Self::ended), and none is left. For hand-written futures; only the task that polled last is woken.
     pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<bool> {
         let mut aftermath = Aftermath::default();
-        let now = Moment::from(SystemTime::now());
+        let now = Moment::now();
         let polled = self
             .consumer
             .poll_ready(now, context.waker(), &mut aftermath);
@@ -100,7 +99,7 @@ impl Subscription {
         most: usize,
     ) -> usize {
         let mut aftermath = Aftermath::default();
-        let now = Moment::from(SystemTime::now());
+        let now = Moment::now();
         let waker = context.map(Context::waker);
         let count = self.consumer.take(now, waker, most, out, &mut aftermath);
         self.channels.shared.settle(&self.consumer, aftermath);

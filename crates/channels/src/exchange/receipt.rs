@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use sealbus_bus::UndeliverableReason;
+use sealbus_bus::{UndeliverableReason, until};
 
 /// The acknowledgements of one event, from each process it went to.
 #[derive(Debug, Default)]
@@ -56,14 +56,6 @@ impl Receipt {
     /// # Errors
     /// The first reason for which a process did not take the event.
     pub(crate) async fn wait(&self) -> Result<(), UndeliverableReason> {
-        loop {
-            let news = self.news.notified();
-            tokio::pin!(news);
-            news.as_mut().enable();
-            if let Some(outcome) = self.outcome() {
-                return outcome;
-            }
-            news.await;
-        }
+        until(&self.news, || self.outcome()).await
     }
 }

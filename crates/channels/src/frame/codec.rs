@@ -3,8 +3,9 @@
 use bytes::Bytes;
 
 use super::field::{Reader, number, text};
-use super::{Announcement, Frame, FrameError, Head, LONGEST_TEXT, MOST_TARGETS, Stamp, Targets};
+use super::{Announcement, Frame, FrameError, Head, MOST_TARGETS, Stamp, Targets};
 use sealbus_bus::RefusalReason;
+use sealbus_bus::text::LONGEST_EXPLANATION;
 use sealbus_proof::LONGEST_EVIDENCE;
 
 const HELLO: u8 = 0x01;
@@ -77,7 +78,7 @@ impl<'a> Frame<'a> {
                 stamp,
                 subscription: reader.short("the subscription")?,
                 count: reader.number("the count")?,
-                text: reader.text("the text", LONGEST_TEXT)?,
+                text: reader.text("the text", LONGEST_EXPLANATION)?,
             },
             MISSED => Self::Missed {
                 stamp,
@@ -110,7 +111,7 @@ impl<'a> Frame<'a> {
                 refused: reader.number("the frame refused")?,
                 reason: RefusalReason::from_code(reader.byte("the reason")?)
                     .ok_or(FrameError::Limit("the reason"))?,
-                text: reader.text("the text", LONGEST_TEXT)?,
+                text: reader.text("the text", LONGEST_EXPLANATION)?,
             },
             KEEP => Self::Keep {
                 stamp,
@@ -197,7 +198,7 @@ impl<'a> Frame<'a> {
                 stamp.write(FILTER_ERRORS, out);
                 number(out, subscription.into());
                 number(out, count);
-                text(out, words, LONGEST_TEXT);
+                text(out, words, LONGEST_EXPLANATION);
             }
             Self::Absent { stamp, message } => {
                 stamp.write(ABSENT, out);
@@ -248,7 +249,7 @@ impl<'a> Frame<'a> {
                 stamp.write(REFUSAL, out);
                 number(out, refused);
                 out.push(reason.code());
-                text(out, words, LONGEST_TEXT);
+                text(out, words, LONGEST_EXPLANATION);
             }
             Self::Keep {
                 stamp,

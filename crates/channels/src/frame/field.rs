@@ -105,7 +105,7 @@ pub(super) fn number(out: &mut Vec<u8>, mut value: u64) {
 }
 
 pub(super) fn text(out: &mut Vec<u8>, text: &str, longest: usize) {
-    let text = &text[..text.floor_char_boundary(text.len().min(longest))];
+    let text = &text[..text.floor_char_boundary(longest)];
     number(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }

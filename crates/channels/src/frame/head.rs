@@ -10,8 +10,7 @@ use super::{FrameError, LONGEST_NAME};
 use crate::event::{ChannelHeader, Mechanism, RequestId};
 use crate::path::{ChannelPath, LONGEST_PATH};
 use crate::qos::{Persistence, Priority, Qos, Reliability, Time};
-use sealbus_bus::Acknowledgement;
-use sealbus_bus::Moment;
+use sealbus_bus::{Acknowledgement, Moment, milliseconds};
 
 /// The part of a frame before an ACL message; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +145,7 @@ impl<'a> Head<'a> {
         let mut qos = self.qos();
         if let Persistence::PersistentFor(time) = &mut qos.persistence {
             // As precise as in a frame.
-            *time = Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+            *time = Duration::from_millis(milliseconds(*time));
         }
         qos.to_string()
     }
@@ -235,9 +234,7 @@ impl<'a> Head<'a> {
             HeadMechanism::Reply { .. } => 3,
         };
         let lifetime = match self.persistence {
-            Persistence::PersistentFor(time) => {
-                Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
-            }
+            Persistence::PersistentFor(time) => Some(milliseconds(time)),
             _ => None,
         };
         out.push(

@@ -67,8 +67,6 @@ pub use targets::{MOST_TARGETS, Targets};
 
 /// The longest agent name or durable name, in bytes.
 pub const LONGEST_NAME: usize = 512;
-/// The longest text of a refusal, in bytes. Longer texts are cut when they are written.
-pub const LONGEST_TEXT: usize = 1000;
 
 /// The session of frames from the process of epoch `from` to the process of epoch `to`. Two epochs make two sessions,
 /// one in each direction. A frame of a former life of either process belongs to neither session.

@@ -13,6 +13,7 @@ use crate::flow::FlowPolicy;
 use crate::qos::{Persistence, Priority, Reliability};
 use sealbus_bus::Acknowledgement;
 use sealbus_bus::Moment;
+use sealbus_bus::text::LONGEST_EXPLANATION;
 
 /// Reliability, order, lifetime, priority, level and acknowledgement.
 type Ranks = (u8, bool, Option<Option<u32>>, u8, Option<u8>, Option<usize>);
@@ -175,7 +176,7 @@ proptest! {
 
 #[test]
 fn limits_hold() {
-    let long = "x".repeat(LONGEST_TEXT + 5);
+    let long = "x".repeat(LONGEST_EXPLANATION + 5);
     let stamp = Stamp::default();
     let refusal = Frame::Refusal {
         stamp,
@@ -187,7 +188,7 @@ fn limits_hold() {
     let Ok(Frame::Refusal { text, .. }) = Frame::decode(&bytes) else {
         panic!("not read back");
     };
-    assert_eq!(text.len(), LONGEST_TEXT);
+    assert_eq!(text.len(), LONGEST_EXPLANATION);
     let mut bytes = Vec::new();
     stamp.write(EVENT, &mut bytes);
     bytes.extend_from_slice(&[0, 0x0f, 0]);

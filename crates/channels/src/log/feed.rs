@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use sealbus_bus::until;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -56,15 +57,7 @@ impl Feeds {
     }
 
     async fn until(&self, is_so: impl Fn(&HashMap<Option<Durable>, usize>) -> bool) {
-        loop {
-            let ended = self.ended.notified();
-            tokio::pin!(ended);
-            ended.as_mut().enable();
-            if is_so(&self.counts.lock()) {
-                return;
-            }
-            ended.await;
-        }
+        until(&self.ended, || is_so(&self.counts.lock()).then_some(())).await;
     }
 }
 
@@ -306,17 +299,13 @@ impl Feed {
             self.limits.events.clamp(1, MOST.0),
             self.limits.bytes.clamp(1, MOST.1),
         );
-        loop {
-            let news = self.tracker.news.notified();
-            tokio::pin!(news);
-            news.as_mut().enable();
+        let room = || {
             let (events, bytes) = self.tracker.waiting();
             // Asks for half of the room or more at a time, not for each event.
-            if events <= most.0 / 2 && bytes <= most.1 / 2 {
-                return (most.0 - events, most.1 - bytes);
-            }
-            news.await;
-        }
+            let is_half = events <= most.0 / 2 && bytes <= most.1 / 2;
+            is_half.then(|| (most.0 - events, most.1 - bytes))
+        };
+        until(&self.tracker.news, room).await
     }
 
     /// Gives events to the subscription. Returns false if the subscription has ended.
@@ -352,18 +341,14 @@ impl Feed {
         let Some(durable) = self.reading.durable.as_deref() else {
             return std::future::pending().await;
         };
+        let unnoted = || Some(self.tracker.unnoted(node)).filter(|cursors| !cursors.is_empty());
         loop {
-            let news = self.tracker.news.notified();
-            tokio::pin!(news);
-            news.as_mut().enable();
-            let cursors = self.tracker.unnoted(node);
-            if cursors.is_empty() {
-                // Events that pass no filter are settled as well, without any notice of them.
-                let _ = tokio::time::timeout(LOOK, news).await;
-                continue;
+            // Events that pass no filter are settled as well, without any notice of them.
+            let cursors = tokio::time::timeout(LOOK, until(&self.tracker.news, unnoted));
+            if let Ok(cursors) = cursors.await {
+                self.note_once(node, durable, cursors).await;
+                tokio::time::sleep(NOTE).await;
             }
-            self.note_once(node, durable, cursors).await;
-            tokio::time::sleep(NOTE).await;
         }
     }
 
@@ -412,13 +397,5 @@ impl Feed {
 }
 
 async fn finished(tracker: &Tracker) {
-    loop {
-        let news = tracker.news.notified();
-        tokio::pin!(news);
-        news.as_mut().enable();
-        if tracker.is_over() {
-            return;
-        }
-        news.await;
-    }
+    until(&tracker.news, || tracker.is_over().then_some(())).await;
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use sealbus_bus::until;
 use tokio::sync::Notify;
 
 use super::{DamagedLog, LogCursor, LogPart, Logged, LoggedEvent};
@@ -274,20 +275,13 @@ impl Tracker {
 
     /// Waits until all nodes have noted which events are settled.
     pub(crate) async fn all_noted(&self) {
-        loop {
-            let news = self.news.notified();
-            tokio::pin!(news);
-            news.as_mut().enable();
-            let is_noted = {
-                let state = self.state.lock();
-                let mut logs = state.nodes.values().flat_map(|of| of.logs.iter().flatten());
-                logs.all(|(_, log)| log.settled() <= log.noted)
-            };
-            if is_noted {
-                return;
-            }
-            news.await;
-        }
+        let are_noted = || {
+            let state = self.state.lock();
+            let mut logs = state.nodes.values().flat_map(|of| of.logs.iter().flatten());
+            logs.all(|(_, log)| log.settled() <= log.noted)
+                .then_some(())
+        };
+        until(&self.news, are_noted).await;
     }
 }
 

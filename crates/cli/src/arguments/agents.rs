@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap_complete::ArgValueCandidates;
-use sealbus_bus::Lifetime;
+use sealbus_bus::{Lifetime, milliseconds};
 use sealbus_control::node::LogPosition;
 
 use super::listing::Watch;
@@ -117,7 +117,7 @@ impl Logs {
         match self.since {
             None => LogPosition::LastLines { lines: self.lines },
             Some(Lifetime(ago)) => LogPosition::Since {
-                ago: u64::try_from(ago.as_millis()).unwrap_or(u64::MAX),
+                ago: milliseconds(ago),
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sealbus_bus::Lifetime;
+use sealbus_bus::{Lifetime, milliseconds};
 use sealbus_control::admin::{AgentStatus, IssuedSecret, ask};
 use serde_json::json;
 
@@ -238,8 +238,4 @@ pub(super) async fn ticket_of(
         }
         tokio::time::sleep(PAUSE).await;
     }
-}
-
-pub(super) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

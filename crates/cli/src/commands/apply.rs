@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
+use sealbus_bus::milliseconds;
 use sealbus_control::admin::ask;
 use sealbus_manifest::Difference;
 use serde_json::json;
 
-use super::agents::milliseconds;
 use super::manifest::manifest;
 use crate::arguments::{Apply, General};
 use crate::connection::{Connection, directory_of};

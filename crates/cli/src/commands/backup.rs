@@ -5,7 +5,7 @@ use std::io::Write;
 
 use sealbus_control::admin::{BackupMade, ask};
 use sealbus_files::Private;
-use sealbus_master::{RestoreError, describe_backup, restore};
+use sealbus_master::{RestoreError, check_backup, describe_backup, restore};
 use serde_json::json;
 
 use super::store::etcd;
@@ -68,6 +68,8 @@ async fn write(
             help: Some("make one at a time".to_owned()),
         });
     }
+    // Another backup that was made meanwhile may be as long.
+    check_backup(path)?;
     Ok(made)
 }
 

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use sealbus_bus::milliseconds;
 use sealbus_control::admin::{SilentNode, ask};
 use sealbus_control::evidence::{EvidenceQuestion, ProvedMessage};
 use sealbus_fipa::{Limits, bitefficient};
 use sealbus_proof::{
-    Base64, CertificateLine, Demands, EarlierLine, Evidence, FILE_VERSION, Head, Line, LogLine,
+    Blob, CertificateLine, Demands, EarlierLine, Evidence, FILE_VERSION, Head, Line, LogLine,
     MessageLine, Statement, inspect, write_file,
 };
 use sealbus_seal::{Certificate, CertificateChain, Fingerprint, Identity, SecurityLevel};
@@ -76,10 +77,9 @@ pub(crate) async fn export(
                 true => agent.clone(),
                 false => format!("{agent}@{platform}"),
             }),
-        since: export.since.map(|since| {
-            let ago = u64::try_from(since.0.as_millis()).unwrap_or(u64::MAX);
-            now().saturating_sub(ago)
-        }),
+        since: export
+            .since
+            .map(|since| now().saturating_sub(milliseconds(since.0))),
         positions: None,
     };
     let mut head = Head {
@@ -290,17 +290,17 @@ async fn lines(
         let proof = inclusion_proof(&tree, size, index).map_err(wrong)?;
         numbers.insert(fingerprint, certificates.len());
         certificates.push(Line::Certificate(CertificateLine {
-            chain: Base64(chain),
-            entry: Base64(entry),
+            chain: Blob(chain),
+            entry: Blob(entry),
             index,
             proof: hashes(proof),
         }));
     }
     let mut lines = vec![
         Line::Evidence(head),
-        Line::Root(Base64(root)),
+        Line::Root(Blob(root)),
         Line::Log(log_line),
-        Line::Denied(Base64(denied)),
+        Line::Denied(Blob(denied)),
     ];
     lines.extend(certificates);
     for Good {
@@ -319,8 +319,8 @@ async fn lines(
             channel: message.channel,
             qos: message.qos,
             receivers: message.receivers,
-            message: Base64(message.message.0),
-            proof: Base64(proof),
+            message: message.message,
+            proof: Blob(proof),
         }));
     }
     Ok(lines)
@@ -413,10 +413,10 @@ async fn log_line(
     let chains = witnesses.iter().map(|(_, chain, _)| {
         let mut encoded = Vec::new();
         chain.encode(&mut encoded);
-        Base64(encoded)
+        Blob(encoded)
     });
     let line = LogLine {
-        authority: Base64(log.authority.clone()),
+        authority: Blob(log.authority.clone()),
         checkpoint: note.signed_by(&keys).to_string(),
         witnesses: chains.collect(),
         earlier,
@@ -424,11 +424,8 @@ async fn log_line(
     Ok((line, checkpoint.size))
 }
 
-fn hashes(hashes: Vec<Hash>) -> Vec<Base64> {
-    hashes
-        .into_iter()
-        .map(|hash| Base64(hash.to_vec()))
-        .collect()
+fn hashes(hashes: Vec<Hash>) -> Vec<Blob> {
+    hashes.into_iter().map(|hash| Blob(hash.to_vec())).collect()
 }
 
 fn note_of(path: &std::path::Path) -> Result<Note, CliError> {

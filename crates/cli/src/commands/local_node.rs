@@ -10,7 +10,7 @@ use sealbus_control::admin::ask;
 use sealbus_control::local::check_socket_path;
 use sealbus_files::folder;
 use sealbus_manifest::Manifest;
-use sealbus_node::{LeftBehind, end_left_behind, socket_of};
+use sealbus_node::{LeftBehind, end_left_behind, log_of, set_aside, socket_of};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -150,7 +150,11 @@ impl LocalNode {
         };
         let issued = Connection::to(&self.platform).await?.ask(request).await?;
         folder(&self.directory).map_err(CliError::file("create", &self.directory))?;
-        let path = self.directory.join("node.log");
+        let path = log_of(&self.directory);
+        // The node does the same while it runs.
+        if let Err(error) = set_aside(&path) {
+            tracing::warn!(node = self.name, %error, "its log cannot be set aside");
+        }
         let log = std::fs::File::options()
             .create(true)
             .append(true)

@@ -1,7 +1,7 @@
 //! `mailbox`, `send`, `df search`, `df register`, `df deregister`: messages to agents and to the directory facilitator.
 
 use sealbus::{AclMessage, Performative};
-use sealbus_bus::Delivery;
+use sealbus_bus::{Delivery, milliseconds};
 use sealbus_control::admin::{Page, SendMessage, SilentNode, ask};
 use sealbus_fipa::Aid;
 use serde_json::json;
@@ -69,9 +69,7 @@ pub(crate) async fn send(
     if send.persistent {
         return send_persistent(connection, send, content, output).await;
     }
-    let wait = send.timeout.map_or(0, |time| {
-        u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX)
-    });
+    let wait = send.timeout.map_or(0, |time| milliseconds(time.0));
     let message = SendMessage {
         performative: send.performative.clone(),
         receivers: vec![send.receiver.clone()],

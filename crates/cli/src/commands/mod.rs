@@ -42,11 +42,11 @@ pub(crate) mod window;
 
 use std::io::Write;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory;
 use clap_complete::env::Shells;
 use sealbus_control::UnixMillis;
+use sealbus_control::clock::now;
 use sealbus_fipa::Limits;
 use sealbus_window::is_agent;
 use serde::Serialize;
@@ -144,12 +144,4 @@ fn instant(at: UnixMillis) -> String {
             .ok()
         })
         .unwrap_or_else(|| format!("{at} ms"))
-}
-
-/// Milliseconds since the Unix epoch.
-fn now() -> UnixMillis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use sealbus_bus::milliseconds;
 use sealbus_control::AgentState;
 use sealbus_control::admin::{AgentStatus, PlatformStatus, ask};
 use serde::Serialize;
 use serde_json::json;
 
-use super::agents::milliseconds;
 use super::{instant, is_agent};
 use crate::arguments::{Down, Status};
 use crate::connection::Connection;

@@ -256,6 +256,7 @@ fn settings(
         channels: manifest.channels.clone(),
         evidence: manifest.evidence.clone(),
         tap: manifest.tap.clone(),
+        ..Rules::default()
     };
     Ok(settings)
 }

@@ -16,6 +16,7 @@ use indicatif::ProgressBar;
 use owo_colors::OwoColorize;
 use sealbus_brokers::rabbitmq::{BrokerError, ManagedBroker};
 use sealbus_control::admin::ServiceStatus;
+use sealbus_fipa::split_name;
 use sealbus_seal::SecurityLevel;
 
 pub(crate) use self::agent::serve as serve_agent;
@@ -192,13 +193,8 @@ async fn traffic(stage: &mut Stage) -> Result<LevelReport, CliError> {
 fn names(services: &[ServiceStatus]) -> Vec<String> {
     services
         .iter()
-        .map(|service| local_name(&service.agent).to_owned())
+        .map(|service| split_name(&service.agent).0.to_owned())
         .collect()
-}
-
-/// `seller-1` of `seller-1@factory`.
-fn local_name(name: &str) -> &str {
-    name.rsplit_once('@').map_or(name, |(local, _)| local)
 }
 
 /// Lets one sender send, and asks its receiver until all messages have arrived or no more come.

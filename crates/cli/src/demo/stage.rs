@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use sealbus_bus::milliseconds;
 use sealbus_control::admin::{AgentStatus, Page, PlatformStatus, SendMessage, ServiceStatus, ask};
 use sealbus_files::Private;
 use sealbus_seal::SecurityLevel;
@@ -18,7 +19,7 @@ use crate::connection::Connection;
 use crate::error::CliError;
 
 /// Agents of each of the four kinds: senders and receivers, in Rust and in Python.
-pub(crate) const EACH: u32 = 5;
+const EACH: u32 = 5;
 /// Agents in all.
 pub(crate) const AGENTS: u32 = 4 * EACH;
 /// Remote Nodes.
@@ -204,7 +205,7 @@ impl Stage {
             language: Some("json".to_owned()),
             ontology: Some("sealbus-demo".to_owned()),
             protocol: None,
-            wait: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
+            wait: milliseconds(PATIENCE),
         };
         let mut master = self.connect().await?;
         let replies = master.ask(ask::Send { message }).await?;
@@ -237,7 +238,7 @@ impl Stage {
     async fn end(&mut self) -> Result<(), CliError> {
         let grace = Duration::from_secs(3);
         let request = ask::Shutdown {
-            grace: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+            grace: milliseconds(grace),
         };
         self.connect().await?.ask(request).await?;
         let ended = tokio::time::timeout(PATIENCE, self.master.wait()).await;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::codec::Frame;
 use super::outgoing::{OUTGOING, OutgoingFrames};
@@ -15,6 +15,11 @@ use crate::{Fault, FaultCode};
 /// Bytes of requests without answers, and of notices, that this side holds before it reads no further. The longest frame
 /// fits.
 pub(super) const HELD: usize = OUTGOING;
+
+/// The bytes of a request above which it is long.
+const LONG: usize = 256 * 1024;
+/// The turn to read a long request.
+static LONG_REQUESTS: Semaphore = Semaphore::const_new(1);
 
 /// A request or notice from the other side.
 #[derive(Debug)]
@@ -57,6 +62,29 @@ impl Incoming {
     pub fn parse<T: DeserializeOwned>(body: &RawValue) -> Result<T, Fault> {
         asker::parse(body.get())
     }
+
+    /// Reads the JSON of a request, as [`parse`](Self::parse) does. A long one is read on another thread, so that nobody else
+    /// waits for that. Long ones are read one after another, because each may take many times its length of memory meanwhile.
+    ///
+    /// # Errors
+    /// [`FaultCode::BadRequest`].
+    pub async fn read<T>(body: Box<RawValue>) -> Result<T, Fault>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        if body.get().len() <= LONG {
+            return Self::parse(&body);
+        }
+        // Nobody closes the semaphore.
+        let turn = LONG_REQUESTS.acquire().await;
+        let reading = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            Self::parse(&body)
+        });
+        reading
+            .await
+            .unwrap_or_else(|error| Err(Fault::internal(error)))
+    }
 }
 
 impl NoticeBody {
@@ -98,6 +126,35 @@ impl Drop for Answer {
         if let Some(outgoing) = self.outgoing.take() {
             let body = Fault::new(FaultCode::Internal, "the request was given up");
             let _ = outgoing.try_send(Frame::Fault { id: self.id, body });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::ThreadId;
+
+    use serde::de::IgnoredAny;
+    use serde::{Deserialize, Deserializer};
+
+    use super::*;
+
+    /// The thread on which it was read.
+    struct ReadOn(ThreadId);
+
+    impl<'de> Deserialize<'de> for ReadOn {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            IgnoredAny::deserialize(deserializer)?;
+            Ok(Self(std::thread::current().id()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_request_is_read_beside_the_others() {
+        for (length, is_long) in [(LONG / 2, false), (2 * LONG, true)] {
+            let body = to_json(&"x".repeat(length)).unwrap();
+            let ReadOn(thread) = Incoming::read(body).await.unwrap();
+            assert_eq!(thread != std::thread::current().id(), is_long);
         }
     }
 }

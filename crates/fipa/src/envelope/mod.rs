@@ -87,16 +87,6 @@ impl Envelope {
         }
     }
 
-    /// Adds a revision that stamps the envelope as received.
-    #[must_use]
-    pub fn with_received(mut self, received: Received) -> Self {
-        self.revisions.push(EnvelopeParameters {
-            received: Some(received),
-            ..EnvelopeParameters::default()
-        });
-        self
-    }
-
     /// The values that count: the newest value of each parameter.
     pub fn current(&self) -> EnvelopeParameters {
         self.clone().into_current()

@@ -103,7 +103,7 @@ impl<'a> Elements<'a> {
     }
 
     /// Reads a name or address, which is an attribute in messages and text in envelopes.
-    pub(crate) fn attribute_or_text(
+    fn attribute_or_text(
         &mut self,
         element: &Element<'a>,
         attribute: &str,

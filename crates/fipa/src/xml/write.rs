@@ -278,7 +278,7 @@ fn expression_text(expression: &Expression) -> Result<String, EncodeError> {
 }
 
 /// Finds characters that XML does not allow, escaped or not.
-pub(crate) fn check_text(text: &str) -> Result<(), EncodeError> {
+fn check_text(text: &str) -> Result<(), EncodeError> {
     // Only control characters and the byte EF can belong to such a character. Most text has neither, which this loop
     // finds out many bytes at a time.
     let suspect =

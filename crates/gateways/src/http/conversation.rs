@@ -1,9 +1,17 @@
 //! Requests of HTTP on one connection, and their answers in the same order.
 
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
+use sealbus_bus::LogShares;
+
 use super::address::HttpAddress;
 use super::response::AnswerReader;
 use crate::conversation::{Conversation, Heard};
 use crate::queue::Verdict;
+
+/// The shares of the log for the answers of other platforms, by their hosts.
+static LINES: LazyLock<Mutex<LogShares>> = LazyLock::new(Mutex::default);
 
 pub(crate) struct HttpConversation {
     address: HttpAddress,
@@ -41,9 +49,11 @@ impl Conversation for HttpConversation {
             return Ok(None);
         };
         let verdict = verdict(answer.status);
-        if verdict != Verdict::Taken {
+        if verdict != Verdict::Taken
+            && let Some(left_out) = LINES.lock().admit(self.address.authority())
+        {
             let (status, detail) = (answer.status, answer.detail.escape_debug());
-            tracing::info!(address = %self.address, status, %detail, "another platform did not take a message");
+            tracing::info!(address = %self.address, status, %detail, left_out, "another platform did not take a message");
         }
         Ok(Some(Heard::Answer {
             verdict,
@@ -70,6 +80,20 @@ fn verdict(status: u16) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_platform_that_refuses_everything_has_a_share_of_the_log() {
+        let address: HttpAddress = "http://192.0.2.7/acc".parse().unwrap();
+        let mut conversation = HttpConversation::new(address.clone());
+        for _ in 0..100 {
+            conversation.push(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+            let heard = conversation.hear();
+            assert!(matches!(heard, Ok(Some(Heard::Answer { .. }))), "{heard:?}");
+        }
+        let admit = |host: String| LINES.lock().admit(host);
+        assert_eq!(admit(address.authority()), None);
+        assert!(admit("192.0.2.8:80".to_owned()).is_some());
+    }
 
     #[test]
     fn statuses_are_judged() {

@@ -223,7 +223,7 @@ impl ChannelLogs {
         let logs = self.clone();
         let page = move || page(&logs.journal, &logs.node, &logs.platform, &question);
         let page = tokio::task::spawn_blocking(page).await;
-        page.map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?
+        page.map_err(Fault::internal)?
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -161,10 +160,7 @@ impl ChannelLogs {
             Some(sender) if sender.name() == name => {}
             _ => return refuse(format!("the event is not from {name}, who publishes it")),
         }
-        if head
-            .expiry
-            .is_some_and(|expiry| expiry <= Moment::from(SystemTime::now()))
-        {
+        if head.expiry.is_some_and(|expiry| expiry <= Moment::now()) {
             return refuse("the event has expired".to_owned());
         }
         Ok(())

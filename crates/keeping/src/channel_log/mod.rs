@@ -213,9 +213,7 @@ impl ChannelLogs {
                 let (logs, process) = (self.clone(), Arc::from(asker));
                 // Work that has begun is finished, even when nobody waits for it any more.
                 let keeping = tokio::spawn(async move { logs.keep(&process, events).await });
-                let outcomes = keeping
-                    .await
-                    .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))??;
+                let outcomes = keeping.await.map_err(Fault::internal)??;
                 Ok(LogAnswer::Kept { outcomes })
             }
             LogRequest::Since { agent, durable } => {
@@ -241,9 +239,7 @@ impl ChannelLogs {
             }
             LogRequest::Judge { filters, event, .. } => {
                 let judging = tokio::task::spawn_blocking(move || judging::judge(&filters, event));
-                let verdicts = judging
-                    .await
-                    .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))??;
+                let verdicts = judging.await.map_err(Fault::internal)??;
                 Ok(LogAnswer::Judged { verdicts })
             }
             LogRequest::List => Ok(LogAnswer::List { logs: self.list() }),

@@ -80,8 +80,7 @@ impl ChannelLogs {
             let seen = news.borrow_and_update().next();
             let (logs, looking) = (self.clone(), wanted.clone());
             let found = tokio::task::spawn_blocking(move || logs.look(&looking)).await;
-            let found =
-                found.map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+            let found = found.map_err(Fault::internal)?;
             let (pieces, begun) = found?;
             if begins {
                 // The beginning must be on disk before the subscription learns of it.
@@ -251,7 +250,7 @@ fn piece(
         filter_problem: String::new(),
         damage: None,
     };
-    let now = Moment::from(SystemTime::now());
+    let now = Moment::now();
     // The events by number, and the number of the last event of each key.
     let mut events = BTreeMap::new();
     let mut last_of = HashMap::new();

@@ -51,7 +51,10 @@ impl Carrier {
             let pause = match self.step().await {
                 Ok(pause) => pause,
                 Err(fault) => {
-                    tracing::warn!(agent = self.mailbox.agent, %fault, "persistent messages wait");
+                    if let Some(left_out) = self.post.admit_line(&self.mailbox.agent) {
+                        let agent = &self.mailbox.agent;
+                        tracing::warn!(agent, %fault, left_out, "persistent messages wait");
+                    }
                     self.post.pace.look
                 }
             };

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sealbus_bus::until;
 use sealbus_journal::{JournalError, ReadFrom, Stream, StreamConfig, Written};
 use tokio::sync::Notify;
 
@@ -175,15 +176,8 @@ impl Mailbox {
 
     /// Waits until no copy of a letter is on its way to the disk.
     pub(super) async fn until_written(&self, cover: &Cover) {
-        loop {
-            let written = self.written.notified();
-            tokio::pin!(written);
-            written.as_mut().enable();
-            if !self.shelf.lock().is_on_its_way(cover) {
-                return;
-            }
-            written.await;
-        }
+        let is_written = || (!self.shelf.lock().is_on_its_way(cover)).then_some(());
+        until(&self.written, is_written).await;
     }
 
     /// Forgets the notes about letters that are being removed, and notes that the letters were here, each with its

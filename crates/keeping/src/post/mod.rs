@@ -37,6 +37,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use sealbus_bus::LogShares;
 use sealbus_fipa::{Aid, Limits, bitefficient};
 use sealbus_journal::{Journal, JournalError};
 use sealbus_seal::Fingerprint;
@@ -155,6 +156,8 @@ pub struct Post {
     carried: mpsc::UnboundedSender<Arc<Mailbox>>,
     /// The receiving end, until the task that runs the carriers fetches it.
     to_carry: Mutex<Option<mpsc::UnboundedReceiver<Arc<Mailbox>>>>,
+    /// The shares of the log for what becomes of letters, by agents.
+    lines: Mutex<LogShares>,
 }
 
 /// A number that no other process or node ever uses as its origin: the second in which this one began, and random bits.
@@ -218,6 +221,7 @@ impl Post {
             sequences: Mutex::default(),
             carried,
             to_carry: Mutex::new(Some(to_carry)),
+            lines: Mutex::default(),
         };
         for stream in post.journal.streams() {
             let Some(agent) = stream.name().strip_prefix(MAILBOX) else {
@@ -238,6 +242,11 @@ impl Post {
             post.carry(&mailbox);
         }
         Ok(post)
+    }
+
+    /// Whether to write a line about this agent to the log now, and how many were left out since the last one.
+    fn admit_line(&self, agent: &str) -> Option<u64> {
+        self.lines.lock().admit(agent.to_owned())
     }
 
     fn mailbox(&self, agent: &str) -> Result<Arc<Mailbox>, JournalError> {

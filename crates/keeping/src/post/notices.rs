@@ -12,6 +12,7 @@ use super::waiting_notices::Notices;
 use super::{LIFETIME, Post, storage};
 use sealbus_control::clock::now;
 use sealbus_control::post::{About, Cover, LetterRefusal, PostedLetter, Receipt};
+use sealbus_control::text::{LONGEST_EXPLANATION, excerpt};
 use sealbus_control::{Blob, Fault, FaultCode, WaitingProvenance};
 
 pub(super) const RECEIPT: &str = "receipt/";
@@ -105,17 +106,29 @@ impl Post {
             None => return Ok(()),
         };
         if is_notice {
-            tracing::info!(
-                agent = mailbox.agent,
-                "a notice expired before its receiver was back"
-            );
+            if let Some(left_out) = self.admit_line(&mailbox.agent) {
+                tracing::info!(
+                    agent = mailbox.agent,
+                    left_out,
+                    "a notice expired before its receiver was back"
+                );
+            }
             return Ok(());
         }
         let message = mailbox.read(number).map_err(storage)?;
         let receiver = format!("{}@{}", mailbox.agent, self.platform);
         let view = bitefficient::decode_ref(&message, &Limits::default()).ok();
         let notice = view.and_then(|view| failure_notice(&self.ams, &view, &receiver, reason));
-        tracing::info!(receiver, %reason, "a message that was kept goes back to its sender");
+        let sender = notice.as_ref().map(|notice| &notice.receivers[0].name);
+        if let Some(left_out) = self.admit_line(sender.unwrap_or(&receiver)) {
+            let reason = excerpt(&reason.to_string(), LONGEST_EXPLANATION);
+            tracing::info!(
+                receiver,
+                reason,
+                left_out,
+                "a message that was kept goes back to its sender"
+            );
+        }
         self.notify(mailbox, number, notice).await
     }
 

@@ -175,7 +175,7 @@ impl OwnPost {
             let opening = move || NodeJournal::open(&folder, NODE, &platform, max_message);
             let opened = tokio::task::spawn_blocking(opening)
                 .await
-                .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?
+                .map_err(Fault::internal)?
                 .map_err(super::storage)?;
             let (post, logs) = (Arc::new(opened.post), Arc::new(opened.logs));
             logs.obey(&Rules::default());

@@ -72,8 +72,7 @@ impl Post {
         }
         self.check_notices(&cover, sender.as_deref())?;
         let size = (letter.message.0.len() + cover.provenance.size()) as u64;
-        let attributes = serde_json::to_vec(&cover)
-            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+        let attributes = serde_json::to_vec(&cover).map_err(Fault::internal)?;
         let mailbox = self.open_mailbox(&cover, size)?;
         let mut shelf = mailbox.shelf.lock();
         let written = match shelf.admit(&cover, size) {
@@ -252,10 +251,9 @@ impl Begun {
     /// Waits until the letters are on disk. For each letter the result says why it is not kept, if it is not.
     pub async fn finish(self) -> Vec<Option<Fault>> {
         let Self { count, finishing } = self;
-        finishing.await.unwrap_or_else(|error| {
-            let fault = Fault::new(FaultCode::Internal, error.to_string());
-            vec![Some(fault); count]
-        })
+        finishing
+            .await
+            .unwrap_or_else(|error| vec![Some(Fault::internal(error)); count])
     }
 }
 

@@ -200,6 +200,21 @@ async fn a_sender_that_takes_no_notices_posts_no_more() {
 }
 
 #[tokio::test]
+async fn messages_that_go_back_without_end_have_a_share_of_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    for number in 1..=20 {
+        keep(&post, letter("mallory", number, "bob")).await.unwrap();
+    }
+    for _ in 0..20 {
+        let expired = vec![(post.list("bob").0[0].number, LetterOutcome::Expired)];
+        post.settle("process", "bob", expired).await.unwrap();
+    }
+    assert_eq!(post.admit_line("mallory@factory"), None);
+    assert!(post.admit_line("alice@factory").is_some());
+}
+
+#[tokio::test]
 async fn nothing_is_kept_for_centuries() {
     let folder = tempfile::tempdir().unwrap();
     let post = Arc::new(open(folder.path()));

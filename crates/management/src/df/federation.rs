@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
+use sealbus_bus::LogShares;
+use sealbus_bus::text::excerpt;
 use sealbus_fipa::management::{
     DfAgentDescription, DfFunction, ONTOLOGY, SearchConstraints, ServiceDescription,
 };
@@ -26,6 +28,8 @@ const MOST_WAITING: usize = 1024;
 const MOST_ASKED: usize = 32;
 /// How much of another DF's words about its limit is passed on, in characters.
 const LONGEST_LIMIT: usize = 200;
+/// Most characters of a name in the log.
+const LONGEST_NAME: usize = 256;
 
 /// Searches and questions that wait for other DFs.
 #[derive(Debug, Default)]
@@ -34,6 +38,8 @@ pub(super) struct Federation {
     waiting: HashMap<u64, WaitingSearch>,
     /// The tag of each question, with its search and the DF asked. A registration belongs to no search.
     asked: HashMap<String, (Option<u64>, String)>,
+    /// The shares of the log for entries that are left out, by DFs.
+    log: LogShares,
 }
 
 /// A search that other DFs take part in.
@@ -84,12 +90,27 @@ impl Gathered {
 
     /// Adds an entry that another DF has found, if it describes an agent of that DF's own platform and is within the
     /// limits.
-    fn add(&mut self, entry: DfAgentDescription, df: &str, limits: &DirectoryLimits) {
+    fn add(
+        &mut self,
+        entry: DfAgentDescription,
+        df: &str,
+        limits: &DirectoryLimits,
+        log: &mut LogShares,
+    ) {
         let Some(name) = &entry.name else {
             return;
         };
         if !is_of_same_platform(&name.name, df) {
-            tracing::warn!(df, agent = %name.name.escape_debug(), "a DF told of an agent of another platform: left out");
+            let df = excerpt(df, LONGEST_NAME);
+            if let Some(left_out) = log.admit(df.clone()) {
+                let agent = excerpt(&name.name, LONGEST_NAME);
+                tracing::warn!(
+                    df,
+                    agent,
+                    left_out,
+                    "a DF told of an agent of another platform: left out"
+                );
+            }
             return;
         }
         let is_known =
@@ -292,7 +313,7 @@ impl Federation {
         match entries {
             Ok(entries) => {
                 for entry in entries {
-                    waiting.gathered.add(entry, &df, limits);
+                    waiting.gathered.add(entry, &df, limits, &mut self.log);
                 }
                 let limit = message.user_defined_value(LIMIT_PARAMETER);
                 if let Some(limit) = limit.and_then(Expression::as_str) {
@@ -329,5 +350,32 @@ impl Federation {
     /// When the first search runs out of time.
     pub(super) fn deadline(&self) -> Option<SystemTime> {
         self.waiting.values().map(|waiting| waiting.deadline).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_df_that_tells_of_agents_elsewhere_has_a_share_of_the_log() {
+        let mut gathered = Gathered {
+            found: Vec::new(),
+            wanted: 100,
+            most: 100,
+            room: 1 << 20,
+            limit: None,
+        };
+        let (limits, mut log) = (DirectoryLimits::default(), LogShares::default());
+        for number in 0..100 {
+            let entry = DfAgentDescription {
+                name: Some(Aid::new(format!("seller-{number}@third")).unwrap()),
+                ..DfAgentDescription::default()
+            };
+            gathered.add(entry, "df@far", &limits, &mut log);
+        }
+        assert!(gathered.found.is_empty());
+        assert_eq!(log.admit("df@far".to_owned()), None);
+        assert!(log.admit("df@other".to_owned()).is_some());
     }
 }

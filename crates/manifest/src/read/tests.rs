@@ -55,6 +55,7 @@ fn every_key_is_read() {
             processes = 64
             cpu = 0.5
             files = 100
+            disk = "10 GiB"
             [[agent]]
             name = "other"
             command = ["sh"]
@@ -78,7 +79,10 @@ fn every_key_is_read() {
         (confinement.memory, confinement.processes, confinement.files),
         (Some(1 << 30), Some(64), Some(100))
     );
-    assert_eq!(confinement.cpu, Some(500));
+    assert_eq!(
+        (confinement.cpu, confinement.disk),
+        (Some(500), Some(10 << 30))
+    );
     assert_eq!(
         (&confinement.read[..], &confinement.write[..]),
         (&["/data".to_owned()][..], &["/notes".to_owned()][..])

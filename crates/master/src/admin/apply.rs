@@ -73,6 +73,7 @@ impl Admin {
             channels: wanted.channels.clone(),
             evidence: wanted.evidence.clone(),
             tap: wanted.tap.clone(),
+            ..Rules::default()
         };
         let unnamed = self
             .desk
@@ -80,7 +81,9 @@ impl Admin {
                 for process in &difference.stop {
                     desk.state.forget_program(process);
                 }
-                desk.state.set_rules(rules);
+                // Those for the gateway are the operators', and no part of the manifest.
+                let gateway = desk.state.directory().rules().gateway.clone();
+                desk.state.set_rules(Rules { gateway, ..rules });
                 match taken_over {
                     true => desk.state.start(&unknown(desk, &agents), now)?,
                     false => desk.state.start(&agents, now)?,

@@ -3,17 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use sealbus_bus::LogShares;
+use sealbus_mesh::{Stranger, Strangers};
 use sealbus_seal::token::Secret;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Admin;
 use sealbus_control::admin::AdminRequest;
-use sealbus_control::local::{Listener, Stream, is_of_this_user};
+use sealbus_control::local::{Listener, Stream, is_of_this_user, process_of};
 use sealbus_control::operators::{Entry, EntryAnswer, OperatorKey};
 use sealbus_control::rpc::{self, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN};
 use sealbus_control::traffic::Watch;
 use sealbus_control::{Fault, FaultCode};
+use sealbus_enrolment::most_strangers;
 use sealbus_web::accept_until;
 
 /// How long an operator may take to prove the key.
@@ -85,18 +89,21 @@ impl Admin {
         let parting = async {
             self.parting.advice().await;
         };
+        let entrance = Arc::new(Entrance::default());
         let mut connections = accept_until(parting, &listener, usize::MAX, |stream, _, _| {
-            may_enter(&stream).then(|| self.clone().serve(stream))
+            let newcomer = entrance.came(&stream)?;
+            let serving = self.clone().serve(stream, newcomer.clone());
+            Some(newcomer.until_it_must_go(serving))
         })
         .await;
         while connections.join_next().await.is_some() {}
     }
 
-    async fn serve(self: Arc<Self>, stream: Stream) {
+    async fn serve(self: Arc<Self>, stream: Stream, newcomer: Arc<Newcomer>) {
         let (caller, mut incoming, drive) = rpc::open(stream, LONGEST_FRAME_UNKNOWN);
         let mut driving = JoinSet::new();
         driving.spawn(drive);
-        if is_operator(&self.key, &mut incoming).await {
+        if newcomer.is_operator(&self.key, &mut incoming).await {
             caller.allow_frames(LONGEST_FRAME);
             self.take_orders(&mut incoming).await;
         }
@@ -147,49 +154,99 @@ impl Admin {
     }
 }
 
-/// Whether an operator of this user is at the other end. Notes in the log if not.
-pub(crate) fn may_enter(stream: &Stream) -> bool {
-    let may = is_of_this_user(stream);
-    if !may {
-        tracing::warn!("an operator of another user was not let in");
-    }
-    may
+/// The connections at a socket of operators on which nobody has proved the key yet. When there are too many, the oldest one of
+/// the process with the most ends: a program that runs as the Master's user keeps no operator out.
+pub(crate) struct Entrance {
+    strangers: Strangers<Option<i32>>,
+    /// The shares of the log for those that are not let in, by their processes.
+    log: Mutex<LogShares>,
 }
 
-/// Has the other end prove the operators' key.
-pub(crate) async fn is_operator(
-    key: &OperatorKey,
-    incoming: &mut mpsc::Receiver<Incoming>,
-) -> bool {
-    let Ok(challenge) = Secret::random() else {
-        return false;
-    };
-    let proving = async {
-        while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
-            let refusal = match Incoming::parse(&body) {
-                Ok(Entry::Challenge) => {
-                    let challenge = challenge.clone();
-                    answer.send(Ok(EntryAnswer::from(challenge))).await;
-                    continue;
-                }
-                Ok(Entry::Prove { proof }) if key.is_proved(&challenge, &proof) => {
-                    answer.send(Ok(EntryAnswer::Welcome)).await;
-                    return true;
-                }
-                Ok(Entry::Prove { .. }) => Fault::new(
-                    FaultCode::NotPermitted,
-                    "the operators' key is another one here",
-                ),
-                Err(_) => Fault::new(
-                    FaultCode::NotPermitted,
-                    "an operator proves the key in admin.key first",
-                ),
-            };
-            tracing::warn!(%refusal, "an operator was not let in");
-            answer.send(Err::<(), _>(refusal)).await;
-            return false;
+impl Default for Entrance {
+    fn default() -> Self {
+        Self {
+            strangers: Strangers::new(most_strangers()),
+            log: Mutex::default(),
         }
-        false
-    };
-    tokio::time::timeout(ENTRY, proving).await.unwrap_or(false)
+    }
+}
+
+/// A connection at a socket of operators.
+pub(crate) struct Newcomer {
+    entrance: Arc<Entrance>,
+    process: Option<i32>,
+    place: Stranger<Option<i32>>,
+}
+
+impl Entrance {
+    /// Takes in a connection of this user, or of root; none of others.
+    pub(crate) fn came(self: &Arc<Self>, stream: &Stream) -> Option<Arc<Newcomer>> {
+        let process = process_of(stream);
+        if !is_of_this_user(stream) {
+            self.not_let_in(process, "it is of another user");
+            return None;
+        }
+        Some(Arc::new(Newcomer {
+            entrance: self.clone(),
+            process,
+            place: self.strangers.came(process),
+        }))
+    }
+
+    fn not_let_in(&self, process: Option<i32>, why: &str) {
+        let source = format!("process {}", process.unwrap_or_default());
+        if let Some(left_out) = self.log.lock().admit(source) {
+            tracing::warn!(process, left_out, "an operator was not let in: {why}");
+        }
+    }
+}
+
+impl Newcomer {
+    /// Serves the connection, until it must make room for another one.
+    pub(crate) async fn until_it_must_go(self: Arc<Self>, serving: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.place.must_go() => {}
+            () = serving => {}
+        }
+    }
+
+    /// Has the other end prove the operators' key. An operator's connection makes no room for others.
+    pub(crate) async fn is_operator(
+        &self,
+        key: &OperatorKey,
+        incoming: &mut mpsc::Receiver<Incoming>,
+    ) -> bool {
+        let Ok(challenge) = Secret::random() else {
+            return false;
+        };
+        let proving = async {
+            while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
+                let refusal = match Incoming::parse(&body) {
+                    Ok(Entry::Challenge) => {
+                        let challenge = challenge.clone();
+                        answer.send(Ok(EntryAnswer::from(challenge))).await;
+                        continue;
+                    }
+                    Ok(Entry::Prove { proof }) if key.is_proved(&challenge, &proof) => {
+                        self.place.let_in();
+                        answer.send(Ok(EntryAnswer::Welcome)).await;
+                        return true;
+                    }
+                    Ok(Entry::Prove { .. }) => Fault::new(
+                        FaultCode::NotPermitted,
+                        "the operators' key is another one here",
+                    ),
+                    Err(_) => Fault::new(
+                        FaultCode::NotPermitted,
+                        "an operator proves the key in admin.key first",
+                    ),
+                };
+                self.entrance.not_let_in(self.process, &refusal.message);
+                answer.send(Err::<(), _>(refusal)).await;
+                return false;
+            }
+            false
+        };
+        tokio::time::timeout(ENTRY, proving).await.unwrap_or(false)
+    }
 }

@@ -10,7 +10,7 @@ mod secrets;
 mod services;
 mod traffic;
 
-pub(crate) use door::{is_operator, may_enter};
+pub(crate) use door::{Entrance, Newcomer};
 pub(crate) use parting::{ELSEWHERE, Parting};
 
 use std::sync::Arc;
@@ -81,8 +81,10 @@ impl Admin {
                 self.desk.run(found).await?.into()
             }
             AdminRequest::Refusals => {
-                let latest =
-                    |desk: &mut Desk, _| Ok(desk.refusals.latest.iter().cloned().collect());
+                let latest = |desk: &mut Desk, _| {
+                    let latest = desk.refusals.latest().into_iter();
+                    Ok(latest.cloned().collect())
+                };
                 AdminAnswer::Refusals {
                     records: self.desk.run(latest).await?,
                 }
@@ -218,13 +220,11 @@ impl Admin {
             AdminRequest::Gateway => self.gateway(self.system.gateway.get().await).await?.into(),
             AdminRequest::GatewayAllow { rule } => {
                 let rules = self.system.gateway.allow(rule).await?;
-                gateways::tell(self.system.operator.correspondent(), rules.clone()).await;
-                self.gateway(rules).await?.into()
+                self.put_in_force(rules).await?.into()
             }
             AdminRequest::GatewayDeny { platform } => {
                 let rules = self.system.gateway.deny(&platform).await?;
-                gateways::tell(self.system.operator.correspondent(), rules.clone()).await;
-                self.gateway(rules).await?.into()
+                self.put_in_force(rules).await?.into()
             }
             AdminRequest::Federate { df, addresses } => {
                 let name = Aid::new(df)
@@ -275,6 +275,13 @@ impl Admin {
     fn hand_over(&self) -> Result<(), Fault> {
         let masters = self.masters.as_ref().ok_or_else(alone)?;
         masters.hand_over()
+    }
+
+    /// Puts the operators' rules for the gateway in force. A gateway that does not run hears of them when it starts.
+    async fn put_in_force(&self, rules: GatewayPolicy) -> Result<GatewayState, Fault> {
+        self.system.gateway.put_in_force(&self.desk).await?;
+        gateways::until_obeyed(self.system.operator.correspondent(), &rules).await;
+        self.gateway(rules).await
     }
 
     async fn gateway(&self, rules: GatewayPolicy) -> Result<GatewayState, Fault> {

@@ -1,5 +1,7 @@
 //! The effects that leave the desk.
 
+use std::collections::HashSet;
+
 use tokio::sync::oneshot;
 
 use crate::state::About;
@@ -34,4 +36,15 @@ impl Outward {
     pub(super) fn is_an_end(&self) -> bool {
         matches!(self, Self::Ask { request, .. } if matches!(**request, NodeRequest::Stop { .. }))
     }
+}
+
+/// Leaves the last one of several changes of an agent in the AMS. While the store takes nothing, an agent could report without end.
+pub(super) fn forget_overtaken(held: &mut Vec<Outward>) {
+    let mut changed = HashSet::new();
+    held.reverse();
+    held.retain(|effect| match effect {
+        Outward::WhitePages { agent, .. } => changed.insert(agent.clone()),
+        Outward::Ask { .. } | Outward::Followed(_) => true,
+    });
+    held.reverse();
 }

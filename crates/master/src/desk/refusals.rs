@@ -1,5 +1,8 @@
 //! The refusals of the whole platform, as shown to operators.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
 use sealbus_bus::{LogShares, RefusalReason};
 use sealbus_control::RefusalRecord;
 
@@ -8,19 +11,25 @@ const REFUSALS: usize = 1000;
 /// The word for reasons that this version does not know.
 const OTHER: &str = "other";
 
+/// Refusals, oldest first, each with its number.
+type Numbered = VecDeque<(u64, RefusalRecord)>;
+
 /// The refusals of the whole platform.
 #[derive(Default)]
 pub(crate) struct Refusals {
     /// The number of refusals for each reason, and last that for other reasons.
     counts: [u64; RefusalReason::ALL.len() + 1],
-    /// The latest refusals.
-    pub(crate) latest: std::collections::VecDeque<RefusalRecord>,
+    /// The latest refusals, by the node that reports them and the program that they count against.
+    kept: BTreeMap<String, BTreeMap<String, Numbered>>,
+    next: u64,
+    /// The number of those that are kept.
+    held: usize,
     log: LogShares,
 }
 
 impl Refusals {
-    /// Notes refusals, and logs them as far as the shares of the log go.
-    pub(crate) fn note(&mut self, records: Vec<RefusalRecord>) {
+    /// Notes refusals that a node reports, and logs them as far as the shares of the log go.
+    pub(crate) fn note(&mut self, node: &str, records: Vec<RefusalRecord>) {
         for record in records.into_iter().map(RefusalRecord::bounded) {
             if let Some(left_out) = self.log.admit(source(&record)) {
                 tracing::warn!(
@@ -34,11 +43,46 @@ impl Refusals {
             let known = known.take_while(|reason| Some(reason.as_str()) != word);
             let count = &mut self.counts[known.count()];
             *count = count.saturating_add(record.count);
-            if self.latest.len() == REFUSALS {
-                self.latest.pop_front();
-            }
-            self.latest.push_back(record);
+            self.keep(node, record);
         }
+    }
+
+    fn keep(&mut self, node: &str, record: RefusalRecord) {
+        let programs = self.kept.entry(node.to_owned()).or_default();
+        let records = programs.entry(source(&record)).or_default();
+        records.push_back((self.next, record));
+        self.next += 1;
+        self.held += 1;
+        if self.held > REFUSALS {
+            self.forget_one();
+            self.held -= 1;
+        }
+    }
+
+    /// Forgets the oldest record of the program with the most, on the node with the most: none pushes out the records of
+    /// another that has fewer.
+    fn forget_one(&mut self) {
+        let node = self.kept.values_mut().max_by_key(|programs| {
+            let count: usize = programs.values().map(VecDeque::len).sum();
+            (count, Reverse(programs.values().filter_map(oldest).min()))
+        });
+        let Some(programs) = node else { return };
+        let program = programs
+            .values_mut()
+            .max_by_key(|records| (records.len(), Reverse(oldest(records))));
+        if let Some(records) = program {
+            records.pop_front();
+        }
+        programs.retain(|_, records| !records.is_empty());
+        self.kept.retain(|_, programs| !programs.is_empty());
+    }
+
+    /// The latest refusals, oldest first.
+    pub(crate) fn latest(&self) -> Vec<&RefusalRecord> {
+        let programs = self.kept.values().flat_map(BTreeMap::values);
+        let mut latest: Vec<_> = programs.flatten().collect();
+        latest.sort_by_key(|(number, _)| *number);
+        latest.into_iter().map(|(_, record)| record).collect()
     }
 
     /// The number of all refusals.
@@ -54,7 +98,12 @@ impl Refusals {
     }
 }
 
-/// The source that a line about a refusal counts against: the program that reports it, which can invent all the rest.
+/// The number of the oldest one.
+fn oldest(records: &Numbered) -> Option<u64> {
+    records.front().map(|(number, _)| *number)
+}
+
+/// The source that a refusal counts against: the program that reports it, which can invent all the rest.
 fn source(record: &RefusalRecord) -> String {
     let known = record.by.as_ref().or(record.proved.as_ref());
     known.unwrap_or(&record.who).clone()
@@ -68,7 +117,7 @@ mod tests {
     fn a_dishonest_node_fills_no_memory_with_long_records() {
         let mut refusals = Refusals::default();
         let long = || "x".repeat(1 << 20);
-        refusals.note(vec![RefusalRecord {
+        let long_record = RefusalRecord {
             at: 1,
             who: long(),
             proved: Some(long()),
@@ -76,15 +125,14 @@ mod tests {
             reason: long(),
             count: 1,
             by: Some(long()),
-        }]);
-        let kept = serde_json::to_vec(&refusals.latest).unwrap();
+        };
+        refusals.note("node-1", vec![long_record]);
+        let kept = serde_json::to_vec(&refusals.latest()).unwrap();
         assert!(kept.len() < 4096, "{} bytes", kept.len());
     }
 
-    #[test]
-    fn a_program_that_reports_refusals_without_end_has_a_share_of_the_log() {
-        let mut refusals = Refusals::default();
-        let record = |by: Option<&str>, number: usize| RefusalRecord {
+    fn record(by: Option<&str>, number: usize) -> RefusalRecord {
+        RefusalRecord {
             at: 1,
             who: format!("somebody-{number}@factory"),
             proved: None,
@@ -92,12 +140,49 @@ mod tests {
             reason: "forged-sender: no".to_owned(),
             count: 1,
             by: by.map(str::to_owned),
+        }
+    }
+
+    /// The records of a program that are shown, in the order in which they are.
+    fn shown(refusals: &Refusals, by: &str) -> Vec<RefusalRecord> {
+        let latest = refusals.latest().into_iter();
+        let of_it = latest.filter(|it| it.by.as_deref() == Some(by));
+        of_it.cloned().collect()
+    }
+
+    #[test]
+    fn a_program_or_a_node_pushes_out_its_own_refusals_alone() {
+        let mut refusals = Refusals::default();
+        let some = |by: &str, numbers: std::ops::Range<usize>| -> Vec<RefusalRecord> {
+            numbers.map(|number| record(Some(by), number)).collect()
         };
+        refusals.note("node-1", some("alice", 0..3));
+        refusals.note("node-2", some("bob", 0..3));
+        refusals.note("node-1", some("mallory", 0..10_000));
+        assert_eq!(refusals.latest().len(), REFUSALS);
+        // It loses its oldest ones.
+        assert_eq!(shown(&refusals, "mallory"), some("mallory", 9_006..10_000));
+        // A node may name other programs without end.
+        let invented = (0..10_000).map(|number| record(Some(&format!("program-{number}")), number));
+        refusals.note("node-3", invented.collect());
+        assert_eq!(refusals.latest().len(), REFUSALS);
+        assert_eq!(shown(&refusals, "alice"), some("alice", 0..3));
+        assert_eq!(shown(&refusals, "bob"), some("bob", 0..3));
+        assert!(shown(&refusals, "mallory").len() > 400);
+        assert_eq!(shown(&refusals, "program-9999").len(), 1);
+        // The order is that in which they came.
+        refusals.note("node-2", some("bob", 3..4));
+        assert_eq!(refusals.latest().last(), Some(&&record(Some("bob"), 3)));
+    }
+
+    #[test]
+    fn a_program_that_reports_refusals_without_end_has_a_share_of_the_log() {
+        let mut refusals = Refusals::default();
         let flood = (0..10_000).map(|number| record(Some("mallory"), number));
-        refusals.note(flood.collect());
+        refusals.note("node-1", flood.collect());
         // All are counted, and the latest are shown. Others are heard in the log.
         assert_eq!(refusals.total(), 10_000);
-        assert_eq!(refusals.latest.len(), REFUSALS);
+        assert_eq!(refusals.latest().len(), REFUSALS);
         assert_eq!(
             refusals.log.admit(source(&record(Some("mallory"), 1))),
             None

@@ -6,31 +6,23 @@ mod witnesses;
 
 use std::path::Path;
 
+use sealbus_enrolment::MOST_LOGS;
 use sealbus_transparency::{Checkpoint, Folder, LogFile, Note, TILE_WIDTH, Tiles};
 
 pub(crate) use publisher::Publisher;
+pub(crate) use sealbus_enrolment::is_log_name as is_name;
 pub use shared::SharedLogError;
 pub use witnesses::OutsideWitness;
 
 /// The folder of the logs, in the Master's state folder.
 pub(crate) const LOGS: &str = "log";
 
-/// Longest name of a CA, and most logs.
-const NAME_LENGTH: usize = 64;
-const MOST_LOGS: usize = 256;
-
 /// The folder of a CA's issuance log.
 pub(crate) fn folder_in(directory: &Path, authority: &str) -> Folder {
     Folder::new(directory.join(LOGS).join(authority))
 }
 
-/// Whether this may be the name of a log's folder.
-pub(crate) fn is_name(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    !name.is_empty() && name.len() <= NAME_LENGTH && name.bytes().all(is_plain)
-}
-
-/// The CAs whose logs are in the state folder, `first` before the others.
+/// The CAs whose logs are in the state folder, `first` before the others: as many as a reader takes.
 pub(crate) fn names_in(directory: &Path, first: &str) -> Vec<String> {
     let entries = std::fs::read_dir(directory.join(LOGS))
         .into_iter()
@@ -38,7 +30,7 @@ pub(crate) fn names_in(directory: &Path, first: &str) -> Vec<String> {
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut others: Vec<String> = names
         .filter(|name| name != first && is_name(name))
-        .take(MOST_LOGS)
+        .take(MOST_LOGS - 1)
         .collect();
     others.sort();
     others.insert(0, first.to_owned());
@@ -64,4 +56,20 @@ pub(crate) fn edge_of(folder: &Folder) -> Vec<LogFile> {
     // The checkpoint comes last, as it is written.
     files.extend([LogFile::Authority, LogFile::Witnesses, LogFile::Checkpoint]);
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_logs_are_named_than_a_reader_takes() {
+        let place = tempfile::tempdir().unwrap();
+        for number in 0..MOST_LOGS + 9 {
+            let folder = place.path().join(LOGS).join(format!("ca-{number}"));
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        let names = names_in(place.path(), "ca-7");
+        assert_eq!((names.len(), names[0].as_str()), (MOST_LOGS, "ca-7"));
+    }
 }

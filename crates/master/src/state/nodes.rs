@@ -135,11 +135,13 @@ impl MasterState {
         now: UnixMillis,
     ) -> Result<Current, Fault> {
         self.hears(now);
+        // A restored state may know an earlier process of the node. With the node, the certificates of its process end: it must not
+        // name that of another one.
+        let may_be_later = self.restored.is_some() && !self.is_taken_process(&contact.process);
         let Some(node) = self.nodes.change().get_mut(name) else {
             return Err(not_a_member(name));
         };
-        // A restored state may know an earlier process of the node.
-        let is_its = node.process == contact.process || self.restored.is_some();
+        let is_its = node.process == contact.process || may_be_later;
         if !is_its || node.state.is_gone() {
             let message = format!("the process of {name} was given up");
             return Err(Fault::new(FaultCode::NotPermitted, message)
@@ -185,6 +187,11 @@ impl MasterState {
             masters: Vec::new(),
             away: false,
         })
+    }
+
+    fn is_taken_process(&self, process: &str) -> bool {
+        let mut nodes = self.nodes.values();
+        self.processes.contains_key(process) || nodes.any(|node| node.process == process)
     }
 
     fn merge(&mut self, group: &str, found: &RunningProcess) {

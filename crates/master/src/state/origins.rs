@@ -79,7 +79,7 @@ impl MasterState {
                     command: entry.command.clone(),
                     directory: entry.directory.clone(),
                     environment: entry.environment.clone(),
-                    confinement: entry.confinement.clone(),
+                    confinement: Box::new(entry.confinement.clone()),
                 };
                 let mut group = Group::new(agents, origin);
                 group.pin.clone_from(&entry.node);

@@ -34,7 +34,7 @@ impl MasterState {
                 command.clone(),
                 directory.clone(),
                 environment.clone(),
-                confinement.clone(),
+                confinement.as_ref().clone(),
             ),
             Origin::Ticket | Origin::System => Default::default(),
         };

@@ -1,12 +1,10 @@
 //! Writing frames: they are appended to a buffer. The header is written last, once the length of the body is known.
 
+use sealbus_bus::text::LONGEST_EXPLANATION;
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{FLAG_MORE, FLAG_SIGNED, Frame, HEADER_LENGTH, Header, Kind};
-
-/// Texts for people are cut to this.
-const LONGEST_TEXT: usize = 1000;
 
 impl Frame<'_> {
     /// Appends the frame. `sequence` is the frame's number if it is counted.
@@ -208,6 +206,6 @@ fn put_u64(out: &mut Vec<u8>, value: u64) {
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
-    let end = text.floor_char_boundary(text.len().min(LONGEST_TEXT));
+    let end = text.floor_char_boundary(LONGEST_EXPLANATION);
     out.extend_from_slice(&text.as_bytes()[..end]);
 }

@@ -452,6 +452,7 @@ fn in_pieces<'a>(link: &Arc<Link>, payload: &'a [u8], frame: impl Fn(bool, &'a [
             break;
         }
     }
+    outward.gives_back();
     drop(outward);
     link.note_kept();
     link.wake();

@@ -2,13 +2,11 @@
 
 use std::collections::VecDeque;
 
-use sealbus_bus::{RefusalReason, Refused};
+use sealbus_bus::{Moment, RefusalReason, Refused};
 use sealbus_proof::{Author, Delegation, NotProved, Verifier};
 use sealbus_seal::{
     CertificateChain, Fingerprint, Serial, Timestamp, Trust, VerifiedIdentity, VerifyError,
 };
-
-use crate::statement::milliseconds;
 
 /// Certificates of one sender that are known at a time. A signature may have been made under an earlier one than the
 /// sender shows: it was on its way, or is sent again on another connection.
@@ -105,7 +103,7 @@ impl Unproved {
             && let Some((verified, _)) = &shown.believed
             && shown.delegation.as_ref() != Some(&delegation)
         {
-            verifier.delegated(verified, &delegation, milliseconds())?;
+            verifier.delegated(verified, &delegation, Moment::now().unix_ms())?;
             shown.delegation = Some(delegation);
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_bus::{RefusalReason, Refused};
+use sealbus_bus::{Moment, RefusalReason, Refused};
 use sealbus_proof::{
     Author, AuthorEntry, Delegation, Evidence, Hash, MOST_MESSAGES, NotProved, ProvedAuthor,
     ProvedBatch, SignedBatch, check_time,
@@ -18,7 +18,7 @@ use super::shown::{NO_CERTIFICATE, Unproved, not_proved};
 use super::{Broken, Inward};
 use crate::frame::{PROCESS_SENDER, PROCESS_TARGET, SignedMessages};
 use crate::link::Link;
-use crate::statement::{milliseconds, statement_of};
+use crate::statement::statement_of;
 
 /// A message or a frame that waits for a signature.
 pub(super) struct Waiting {
@@ -297,7 +297,7 @@ impl Inward {
             statements,
             places,
         } = Sorted::new(authors, &self.waiting)?;
-        let present = milliseconds();
+        let present = Moment::now().unix_ms();
         let mut judged = Judged {
             parts: Vec::with_capacity(parts.len()),
             batch: None,

@@ -34,12 +34,14 @@ impl Outward {
                     }
                 };
                 self.handles.insert(agent.number(), handle);
+                if agent.mailbox().closed().is_some() {
+                    self.departing.insert(agent.number());
+                }
                 self.bound[handle as usize] = Some(Bound {
                     agent: agent.clone(),
                     connection: 0,
                     credential: None,
                     queued: 0,
-                    has_left: agent.mailbox().closed().is_some(),
                     is_leaving: false,
                     signing: Signing::default(),
                 });
@@ -143,13 +145,14 @@ impl Outward {
         self.unbind_number(agent.number());
     }
 
-    /// A message of the agent of `handle` was accepted. If the agent had left before, and only messages held for a
-    /// receiver still go, this is the only place that takes back its handle.
-    pub(super) fn unbind_departed(&mut self, handle: u32) {
-        if let Some(Some(bound)) = self.bound.get(handle as usize)
-            && bound.has_left
-        {
-            let number = bound.agent.number();
+    /// Whether agents are to be unbound in the task's next turn.
+    pub(crate) fn has_departing(&self) -> bool {
+        !self.departing.is_empty()
+    }
+
+    /// Unbinds agents that had left when they were bound. Nothing else takes back their handles.
+    pub(super) fn unbind_departing(&mut self) {
+        for number in std::mem::take(&mut self.departing) {
             self.unbind_number(number);
         }
     }
@@ -192,15 +195,13 @@ impl Outward {
         }
     }
 
+    /// The agent of this process that sends under this handle. It may have left.
+    pub(super) fn agent_of(&self, sender: u32) -> Option<&Arc<LocalAgent>> {
+        Some(&self.bound.get(sender as usize)?.as_ref()?.agent)
+    }
+
     pub(super) fn name_of(&self, sender: u32) -> Option<Arc<str>> {
-        Some(
-            self.bound
-                .get(sender as usize)?
-                .as_ref()?
-                .agent
-                .name()
-                .clone(),
-        )
+        Some(self.agent_of(sender)?.name().clone())
     }
 
     /// An agent of this process, or with `None` its bus, is the peer's target. Proves the target and lets messages

@@ -54,7 +54,7 @@ impl Outward {
         if why == Why::Moving || why == Why::NotHere {
             self.start_closing(handle, why == Why::NotHere);
         }
-        let sender = self.name_of(sender);
+        let sender = self.agent_of(sender).cloned();
         let limit = self.largest_message;
         let target = self.targets.get_mut(handle as usize)?.as_mut()?;
         // Returned messages were sent from here, so they are within the limit unless the peer lies.
@@ -67,7 +67,7 @@ impl Outward {
         let payload = Bytes::from(std::mem::take(&mut target.piece));
         if target.is_process {
             let frames = vec![LostFrame {
-                sender,
+                sender: sender.map(|sender| sender.name().clone()),
                 payload,
                 may_have_arrived: false,
             }];
@@ -82,10 +82,10 @@ impl Outward {
             });
         }
         let sender = sender?;
-        let hash = self.memory.hash(&sender, &payload);
+        let hash = self.memory.hash(sender.name(), &payload);
         let reason = match (target.sent.take_back(hash, &mut self.memory), why) {
             (Origin::Never, _) => {
-                return Some(never_sent(target.name.clone(), &sender));
+                return Some(never_sent(target.name.clone(), sender.name()));
             }
             (_, Why::Refused(reason)) => Some(refused_there(reason)),
             (Origin::Forgotten, _) => Some(UndeliverableReason::ReceiverGone),
@@ -93,7 +93,7 @@ impl Outward {
         };
         if let Some(reason) = reason {
             return Some(Action::Undeliverable {
-                sender,
+                sender: sender.name().clone(),
                 receiver: target.name.clone(),
                 payload,
                 reason,
@@ -189,7 +189,7 @@ impl Outward {
 
     pub(super) fn as_returned(&self, message: &Queued) -> Option<Returned> {
         Some(Returned {
-            sender: self.name_of(message.sender)?,
+            sender: self.agent_of(message.sender)?.clone(),
             payload: message.payload.clone(),
         })
     }

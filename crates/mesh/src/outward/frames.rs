@@ -109,7 +109,6 @@ impl Outward {
             }
         }
         self.sent += 1;
-        self.unbind_departed(sender);
         Ok(())
     }
 

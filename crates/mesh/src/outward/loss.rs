@@ -6,21 +6,27 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealbus_bus::{Returned, SessionNumber, UndeliverableReason};
 
-use super::sent::{Former, Memory};
+use super::sent::{Former, Memory, Outstanding};
 use super::signing::Signatures;
-use super::{Action, Outward, TargetState};
+use super::{Action, Outward, Target, TargetState};
 use crate::flow::{Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
 
 impl Outward {
     /// The session is lost. Messages that may have arrived are reported. The others go back to the bus to be sent again
-    /// if `is_reachable`. Otherwise they are reported too.
+    /// if `is_reachable`. Otherwise they are reported too. A message that has come back is not looked at again.
     pub(crate) fn lose(&mut self, why: &str, is_reachable: bool) -> Vec<Action> {
         let mut actions = Vec::new();
         // With the number of their last piece.
         let mut lost_frames = Vec::new();
         let reason = UndeliverableReason::ProcessUnreachable(why.to_owned());
         let mut unsent: HashMap<u32, Vec<Returned>> = HashMap::new();
+        let mut outstanding: HashMap<u32, Outstanding> = HashMap::new();
+        let mut is_outstanding = |handle: u32, target: &Target, sender: &str, payload: &[u8]| {
+            let of_target = outstanding.entry(handle);
+            let of_target = of_target.or_insert_with(|| target.sent.outstanding());
+            of_target.take(self.memory.hash(sender, payload))
+        };
         let unreachable =
             |sender: Arc<str>, receiver: &Arc<str>, payload: Bytes| Action::Undeliverable {
                 sender,
@@ -53,11 +59,14 @@ impl Outward {
                         lost_frames.push((number, self.as_lost(frame, may_have_arrived)));
                         continue;
                     }
-                    let Some(sender) = self.name_of(sender) else {
+                    let Some(sender) = self.agent_of(sender).cloned() else {
                         continue;
                     };
+                    if !is_outstanding(handle, target, sender.name(), &payload) {
+                        continue;
+                    }
                     if may_have_arrived || !is_reachable {
-                        actions.push(unreachable(sender, &target.name, payload));
+                        actions.push(unreachable(sender.name().clone(), &target.name, payload));
                     } else {
                         unsent
                             .entry(handle)
@@ -74,7 +83,17 @@ impl Outward {
             if *long.target == *PROCESS_TARGET {
                 lost_frames.push((long.end - 1, self.as_lost(long.message, true)));
             } else if let Some(sender) = self.name_of(long.message.sender) {
-                actions.push(unreachable(sender, &long.target, long.message.payload));
+                let payload = long.message.payload;
+                let handle = self.names.get(&long.target);
+                let target = handle.and_then(|handle| {
+                    Some((*handle, self.targets.get(*handle as usize)?.as_ref()?))
+                });
+                let has_come_back = target.is_some_and(|(handle, target)| {
+                    !is_outstanding(handle, target, &sender, &payload)
+                });
+                if !has_come_back {
+                    actions.push(unreachable(sender, &long.target, payload));
+                }
             }
         }
         let mut returning = Vec::new();
@@ -107,9 +126,9 @@ impl Outward {
             if is_reachable {
                 messages.extend(rest);
             } else {
-                actions.extend(
-                    rest.map(|message| unreachable(message.sender, &target.name, message.payload)),
-                );
+                actions.extend(rest.map(|message| {
+                    unreachable(message.sender.name().clone(), &target.name, message.payload)
+                }));
             }
             target.gate.open_all();
             // This applies even without messages: the bus may be waiting to hear that nothing more comes back.
@@ -130,6 +149,7 @@ impl Outward {
         self.bound.clear();
         self.free_handles.clear();
         self.handles.clear();
+        self.departing.clear();
         self.leaving.clear();
         self.hosted.clear();
         self.departed.clear();
@@ -141,7 +161,57 @@ impl Outward {
         self.memory = Memory::default();
         self.former = Former::default();
         self.unread.clear();
+        self.giving_back = 0;
         self.opened = 0;
         actions
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use sealbus_bus::{Bus, BusConfig};
+    use sealbus_seal::{PlatformName, SecurityLevel};
+
+    use super::*;
+    use crate::frame::Why;
+
+    #[tokio::test]
+    async fn what_came_back_before_its_session_was_lost_goes_one_way_only() {
+        let config = BusConfig::new(PlatformName::new("factory").unwrap());
+        let bus = Bus::new(config, tokio::runtime::Handle::current());
+        let (alice, _mailbox) = bus.attach("alice@factory", None, None).unwrap();
+        let mut outward = Outward::new(SecurityLevel::None, 1 << 20, 1 << 20, 16);
+        let target = outward.open("bob@factory").unwrap().handle;
+        let sender = outward.bind(alice.agent()).unwrap();
+        for payload in [b"1", b"2"] {
+            outward.session.append(&Frame::Message {
+                sender,
+                target,
+                is_signed: false,
+                payload,
+            });
+            let hash = outward.memory.hash(alice.name(), payload);
+            let Some(Some(bob)) = outward.targets.get_mut(target as usize) else {
+                unreachable!()
+            };
+            bob.sent.note(hash, &mut outward.memory);
+        }
+        outward.session.written(outward.session.unwritten());
+        // Nothing is acknowledged yet.
+        let action = outward.returned(target, sender, Why::Moving, false, b"1");
+        assert!(action.is_none());
+        let (mut reported, mut sent_on) = (Vec::new(), Vec::new());
+        for action in outward.lose("the process has ended", true) {
+            match action {
+                Action::Undeliverable { payload, .. } => reported.push(payload),
+                Action::Returned { messages, .. } => {
+                    sent_on.extend(messages.into_iter().map(|message| message.payload));
+                }
+                Action::FramesLost { .. } | Action::Refused { .. } => unreachable!(),
+            }
+        }
+        assert_eq!(reported, [&b"2"[..]]);
+        assert_eq!(sent_on, [&b"1"[..]]);
     }
 }

@@ -97,7 +97,6 @@ impl Outward {
                         if let Some(statement) = statement {
                             self.note_unsigned(sender_handle, statement);
                         }
-                        self.unbind_departed(sender_handle);
                         return Ok(());
                     }
                     Err(stop) => stop,
@@ -125,7 +124,6 @@ impl Outward {
                 };
                 self.line.enqueue(handle, &mut target.credit, message);
                 self.note_queued(sender_handle);
-                self.unbind_departed(sender_handle);
                 Ok(())
             }
             Stop::Encode(error) => Err(Rejected::Impossible(error.into())),

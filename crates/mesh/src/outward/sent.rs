@@ -1,7 +1,7 @@
 //! The messages that were sent to a target and may come back. A process can give back only what it was given: anything
 //! else would make agents of this process say what they never said.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
@@ -110,6 +110,18 @@ impl Sent {
         }
     }
 
+    /// The messages that may still come back, for a look at many of them.
+    pub(super) fn outstanding(&self) -> Outstanding {
+        let mut hashes: HashMap<u64, u32> = HashMap::new();
+        for hash in self.hashes.iter().filter(|hash| **hash != CAME_BACK) {
+            *hashes.entry(*hash).or_default() += 1;
+        }
+        Outstanding {
+            hashes,
+            forgotten: self.forgotten,
+        }
+    }
+
     fn pop(&mut self, memory: &mut Memory) -> Option<u64> {
         let first = self.hashes.pop_front()?;
         self.next = self.next.saturating_sub(1);
@@ -120,6 +132,27 @@ impl Sent {
     fn forget(&mut self, memory: &mut Memory) {
         memory.count -= self.hashes.len();
         *self = Self::default();
+    }
+}
+
+/// The messages to one target that have not come back.
+pub(super) struct Outstanding {
+    /// How often each was sent.
+    hashes: HashMap<u64, u32>,
+    forgotten: u64,
+}
+
+impl Outstanding {
+    /// Takes a message out. Returns false if it is not among them.
+    pub(super) fn take(&mut self, hash: u64) -> bool {
+        let count = self.hashes.get_mut(&hash).filter(|count| **count > 0);
+        if let Some(count) = count {
+            *count -= 1;
+            return true;
+        }
+        let is_forgotten = self.forgotten > 0;
+        self.forgotten -= u64::from(is_forgotten);
+        is_forgotten
     }
 }
 
@@ -153,8 +186,6 @@ impl Former {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use proptest::prelude::*;
 
     use super::*;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealbus_bus::NoSigner;
+use sealbus_bus::{Moment, NoSigner};
 use sealbus_proof::{Batch, Hash, MOST_MESSAGES, SignError, Signer};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::binding::BindingError;
@@ -13,7 +13,6 @@ use thiserror::Error;
 
 use super::Outward;
 use crate::frame::{Frame, SignedMessages};
-use crate::statement::milliseconds;
 
 /// While this many signatures are on their way, further messages wait for each other.
 const ON_THEIR_WAY: usize = 4;
@@ -164,7 +163,9 @@ impl Outward {
                 }
             });
         }
-        let signed = batch.map(|batch| batch.sign(milliseconds())).transpose();
+        let signed = batch
+            .map(|batch| batch.sign(Moment::now().unix_ms()))
+            .transpose();
         let signed = signed.unwrap_or_else(|error| {
             tracing::error!(%error, "cannot sign messages: they will be refused");
             for author in &mut authors {

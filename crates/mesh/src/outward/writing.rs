@@ -62,11 +62,17 @@ impl Outward {
 
     /// In its turn, the task hands the wire the pending bytes, up to a limit.
     pub(crate) fn fill_in_turn(&mut self, wire: &mut Wire) -> Filled {
+        self.unbind_departing();
         let filled = self.fill(wire);
         if filled != Filled::Nothing {
             self.at_once = if self.filled <= QUIET { QUIET } else { 0 };
         }
         filled
+    }
+
+    /// A message goes back to the peer.
+    pub(crate) fn gives_back(&mut self) {
+        self.giving_back = self.session.unwritten();
     }
 
     /// Whether at least this many bytes are ready.
@@ -80,7 +86,9 @@ impl Outward {
         if wire.number != self.connection {
             return Filled::Nothing;
         }
-        if self.session.untold().frames > 0 {
+        // The peer first gets back what comes back. Until it hears that its messages were taken, it remembers them and their
+        // senders.
+        if self.giving_back == 0 && self.session.untold().frames > 0 {
             self.session.tell().encode(0, &mut self.control);
         }
         self.filled = 0;
@@ -110,6 +118,7 @@ impl Outward {
             wire.put_all(&slices, self.control.len() + length);
             self.control.clear();
             self.session.written(length);
+            self.giving_back = self.giving_back.saturating_sub(length);
             if self.session.unwritten() == 0 {
                 self.signatures_written();
             }

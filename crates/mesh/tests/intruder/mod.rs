@@ -42,6 +42,9 @@ pub(crate) enum Seen {
         target: u32,
         limit: u64,
     },
+    Acknowledge {
+        received: u64,
+    },
     CloseTarget {
         target: u32,
     },
@@ -79,6 +82,7 @@ impl Seen {
     fn of(frame: &Frame<'_>) -> Self {
         match *frame {
             Frame::Accept { target, limit } => Self::Accept { target, limit },
+            Frame::Acknowledge { received } => Self::Acknowledge { received },
             Frame::CloseTarget { target } => Self::CloseTarget { target },
             Frame::Goodbye { reason, .. } => Self::Goodbye { reason },
             Frame::Message {

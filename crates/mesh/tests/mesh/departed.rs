@@ -1,4 +1,5 @@
-//! Agents that have left: their unread messages go back to the senders, and the link keeps nothing of them.
+//! Agents that have left: their unread messages go back to the senders, their own messages still arrive, and the link keeps
+//! nothing of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +7,7 @@ use std::time::Duration;
 use crate::support::{Platform, Process, inform, soon};
 use sealbus_bus::{Location, Mailbox};
 use sealbus_fipa::Performative;
+use sealbus_mesh::MeshConfig;
 use sealbus_seal::SecurityLevel;
 
 async fn until(mut is_so: impl FnMut() -> bool) {
@@ -95,4 +97,61 @@ async fn a_sender_that_left_while_its_message_was_held_leaves_nothing_on_the_lin
         assert_eq!(message.content_text(), Some(&*round.to_string()));
         until(|| weak.upgrade().is_none()).await;
     }
+}
+
+#[tokio::test]
+async fn what_a_sender_said_before_it_left_follows_a_receiver_that_moves() {
+    for level in [
+        SecurityLevel::None,
+        SecurityLevel::Auth,
+        SecurityLevel::Signed,
+    ] {
+        let (platform, here, there) = pair(level).await;
+        let far = platform.process("node-3").await;
+        let (alice, alices) = platform.agent(&here, "alice@factory");
+        let (_bob, mut bobs) = platform.agent(&there, "bob@factory");
+        soon(alice.send(inform("bob@factory", 0))).await.unwrap();
+        soon(bobs.recv()).await.unwrap();
+        // Bob has left before these arrive, and alice before she could hear of it.
+        assert!(bobs.drain().is_empty());
+        there.bus.detach("bob@factory");
+        for number in 1..=20 {
+            alice.try_send(inform("bob@factory", number)).unwrap();
+        }
+        let weak = Arc::downgrade(alice.agent());
+        drop((alice, alices));
+        here.bus.detach("alice@factory");
+        let (_bob, mut bobs) = platform.agent(&far, "bob@factory");
+        for number in 1..=20 {
+            let message = soon(bobs.recv()).await.unwrap().into_message();
+            assert_eq!(message.content_text(), Some(&*number.to_string()));
+        }
+        let counters = here.bus.counters();
+        assert_eq!((counters.returned, counters.undeliverable), (20, 0));
+        until(|| weak.upgrade().is_none()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_sender_that_has_left_is_bound_once_for_all_that_was_held() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let few = |config: &mut MeshConfig| config.agents_per_link = 4;
+    let here = platform.process_with("node-1", few).await;
+    let there = platform.process("node-2").await;
+    let (_bob, mut bobs) = platform.agent(&there, "bob@factory");
+    let known = Location::Process(there.endpoint.process());
+    platform.directory.put("bob@factory", Location::InTransit);
+    let (alice, alices) = platform.agent(&here, "alice@factory");
+    for number in 0..50 {
+        alice.try_send(inform("bob@factory", number)).unwrap();
+    }
+    drop((alice, alices));
+    here.bus.detach("alice@factory");
+    platform.directory.put("bob@factory", known);
+    here.bus.location_changed("bob@factory");
+    for number in 0..50 {
+        let message = soon(bobs.recv()).await.unwrap().into_message();
+        assert_eq!(message.content_text(), Some(&*number.to_string()));
+    }
+    assert_eq!(here.bus.counters().undeliverable, 0);
 }

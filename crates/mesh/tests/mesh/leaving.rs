@@ -1,12 +1,13 @@
-//! Agents that leave with events under way.
+//! Agents and processes that leave with events and messages under way.
 
 use std::time::Duration;
 
+use sealbus_bus::{Location, MailboxLimits, ProcessEndpoint};
 use sealbus_channels::{Channels, Qos};
 use sealbus_seal::SecurityLevel;
 
 use crate::channels::{on, path, say, text, two_processes, until_known};
-use crate::support::soon;
+use crate::support::{inform, soon};
 
 #[tokio::test]
 async fn a_publisher_that_leaves_in_order_loses_no_event_of_a_group() {
@@ -48,4 +49,46 @@ async fn a_publisher_that_leaves_in_order_loses_no_event_of_a_group() {
     };
     let (left, ()) = tokio::join!(leaving, taking);
     assert_eq!(left, []);
+}
+
+#[tokio::test]
+async fn a_process_that_ends_waits_for_a_receiver_without_room() {
+    let (platform, here, there) = two_processes(SecurityLevel::Auth).await;
+    let (alice, _a) = platform.agent(&here, "alice@factory");
+    let credential = Some(platform.authority.agent("bob@factory"));
+    let small = MailboxLimits {
+        messages: 100,
+        bytes: 100_000,
+    };
+    let bob = there.bus.attach("bob@factory", credential, Some(small));
+    let (_bob, mut bobs) = bob.unwrap();
+    let place = Location::Process(ProcessEndpoint {
+        identity: there.identity.clone(),
+        address: there.endpoint.local_address(),
+    });
+    platform.directory.put("bob@factory", place);
+    // The first one takes all of his room.
+    alice
+        .try_send(inform("bob@factory", "x".repeat(150_000)))
+        .unwrap();
+    alice.try_send(inform("bob@factory", "last")).unwrap();
+    let is_first_acknowledged = || {
+        let links = here.endpoint.links();
+        bobs.len() == 1 && links.iter().all(|link| link.unacknowledged == 0)
+    };
+    soon(async {
+        while !is_first_acknowledged() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let ending = here.endpoint.shut_down(Duration::from_secs(600));
+    let reading = async {
+        // It has begun to end.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        soon(bobs.recv()).await.unwrap();
+        let last = soon(bobs.recv()).await.unwrap().into_message();
+        assert_eq!(last.content_text(), Some("last"));
+    };
+    soon(async { tokio::join!(ending, reading) }).await;
 }

@@ -103,7 +103,7 @@ async fn a_forged_sender() {
     let mut payload = Vec::new();
     bitefficient::encode(&forged, &mut payload).unwrap();
     let letter = Returned {
-        sender: "eve@factory".into(),
+        sender: eve.agent().clone(),
         payload: payload.into(),
     };
     here.bus.returned("bob@factory", vec![letter], false, || {});
@@ -204,7 +204,7 @@ async fn what_the_receiver_cannot_read() {
     // More in all than the other process may write at a time.
     for _ in 0..40 {
         let letter = Returned {
-            sender: "alice@factory".into(),
+            sender: alice.agent().clone(),
             payload: payload.clone().into(),
         };
         here.bus.returned("bob@factory", vec![letter], false, || {});

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealbus_control::attachment::FrozenPart;
+use sealbus_control::attachment::{FrozenPart, MOST_FROZEN};
 use sealbus_control::rpc::Caller;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_process::attachment::part_of;
@@ -10,14 +10,30 @@ use tokio::sync::oneshot;
 
 use super::Processes;
 
-/// Most bytes of one process's frozen agents.
-const MOST_FROZEN: usize = 256 * 1024 * 1024;
-
 /// The parts of a freeze in progress, and the tasks that wait for all of it.
-pub(crate) type Freezing = (Vec<u8>, Vec<oneshot::Sender<Result<usize, Fault>>>);
+pub(crate) struct Freezing {
+    number: u64,
+    bytes: Vec<u8>,
+    /// How many parts there are.
+    parts: u32,
+    waiting: Vec<oneshot::Sender<Result<usize, Fault>>>,
+}
+
+impl Freezing {
+    pub(super) fn begun(number: u64) -> Self {
+        Self {
+            number,
+            bytes: Vec::new(),
+            parts: 0,
+            waiting: Vec::new(),
+        }
+    }
+}
 
 /// The frozen state of a process, and the node that may fetch it.
 pub(crate) struct Frozen {
+    /// The number of the freeze.
+    pub(crate) number: u64,
     /// The agents that are placed in the process.
     pub(crate) agents: Vec<String>,
     pub(crate) destination: String,
@@ -31,8 +47,9 @@ pub(crate) struct Frozen {
 
 impl Frozen {
     /// Nothing yet, of a process with these agents.
-    pub(crate) fn begun(agents: Vec<String>, destination: &str) -> Self {
+    pub(crate) fn begun(number: u64, agents: Vec<String>, destination: &str) -> Self {
         Self {
+            number,
             agents,
             destination: destination.to_owned(),
             bytes: Arc::default(),
@@ -51,38 +68,119 @@ pub(crate) enum AfterMove {
 }
 
 impl Processes {
-    /// Takes a part of a process's frozen agents.
-    pub(crate) fn frozen_part(&self, process: &str, part: &FrozenPart) -> Result<(), Fault> {
-        let complete = self.with(process, |entry| {
-            let Some((bytes, _)) = &mut entry.freezing else {
-                return Err(Fault::new(
-                    FaultCode::BadRequest,
-                    "nothing was to be frozen",
-                ));
+    /// Begins a freeze of this number, unless one is in progress. Returns the connection to the process, which must be told of
+    /// a new one.
+    ///
+    /// # Errors
+    /// If the process cannot be moved now.
+    pub(crate) fn begin_freeze(
+        &self,
+        process: &str,
+        number: u64,
+        destination: &str,
+        waiting: oneshot::Sender<Result<usize, Fault>>,
+    ) -> Result<Option<Caller>, Fault> {
+        let refused = |why: &str| Fault::new(FaultCode::NotPermitted, why);
+        let begun = self.with(process, |entry| {
+            if entry.remembered.handed_in.is_some() {
+                let why = "its agents are at rest since an earlier move, and their node has lost what they handed in";
+                return Err(refused(why).advise("they go on now: move them again"));
+            }
+            let Some((_, caller)) = &entry.connection else {
+                let why = "its process has not attached and cannot be moved";
+                return Err(refused(why));
             };
-            if bytes.len() + part.bytes.0.len() > MOST_FROZEN {
-                return Err(Fault::new(
-                    FaultCode::BadRequest,
-                    format!("more than {MOST_FROZEN} bytes of state and messages cannot be moved"),
+            let is_first = entry.freezing.is_none();
+            let freezing = entry.freezing.get_or_insert_with(|| Freezing::begun(number));
+            freezing.waiting.push(waiting);
+            let agents = &entry.remembered.launch.agents;
+            Ok(is_first.then(|| (caller.clone(), agents.clone())))
+        })??;
+        let Some((caller, agents)) = begun else {
+            return Ok(None);
+        };
+        let frozen = Frozen::begun(number, agents, destination);
+        self.frozen.lock().insert(process.to_owned(), frozen);
+        Ok(Some(caller))
+    }
+
+    /// Gives up a freeze. Returns the size of the frozen agents if all of them have been handed in meanwhile: then it is too
+    /// late.
+    pub(crate) fn give_up_freeze(&self, process: &str, number: u64) -> Option<usize> {
+        {
+            let mut all = self.frozen.lock();
+            if let Some(frozen) = all.get(process).filter(|it| it.number == number) {
+                if !frozen.bytes.is_empty() {
+                    return Some(frozen.bytes.len());
+                }
+                all.remove(process);
+            }
+        }
+        // Parts that still come belong to no move.
+        let _ = self.with(process, |entry| {
+            entry.freezing.take_if(|it| it.number == number);
+            entry.remembered.handed_in.take_if(|it| *it == number);
+        });
+        None
+    }
+
+    /// Takes a part of a process's frozen agents. One that is there already comes again because the answer was lost. Returns
+    /// the whole with the last part, which must then be [noted](Self::note) and [handed in](Self::handed_in).
+    ///
+    /// # Errors
+    /// If the part belongs to no freeze in progress, or does not follow the others. Then the agents go on in the process.
+    pub(crate) fn frozen_part(
+        &self,
+        process: &str,
+        number: u64,
+        part: &FrozenPart,
+    ) -> Result<Option<Freezing>, Fault> {
+        let refuse = |why: String| Err(Fault::new(FaultCode::BadRequest, why));
+        self.with(process, |entry| {
+            if entry.remembered.handed_in == Some(number) {
+                return Ok(None);
+            }
+            let Some(freezing) = entry.freezing.as_mut().filter(|it| it.number == number) else {
+                return refuse("nothing was to be frozen, or the move was given up".to_owned());
+            };
+            if part.index < freezing.parts {
+                return Ok(None);
+            }
+            if part.index > freezing.parts {
+                let (index, expected) = (part.index, freezing.parts);
+                return refuse(format!(
+                    "part {index} came, and part {expected} is the next"
                 ));
             }
-            bytes.extend_from_slice(&part.bytes.0);
+            if freezing.bytes.len() + part.bytes.0.len() > MOST_FROZEN {
+                return refuse(format!(
+                    "more than {MOST_FROZEN} bytes of state and messages cannot be moved"
+                ));
+            }
+            freezing.bytes.extend_from_slice(&part.bytes.0);
+            freezing.parts += 1;
             if part.more {
                 return Ok(None);
             }
+            entry.remembered.handed_in = Some(number);
             Ok(entry.freezing.take())
-        })??;
-        let Some((bytes, waiting)) = complete else {
-            return Ok(());
-        };
-        let size = bytes.len();
+        })?
+    }
+
+    /// Notes that a process has handed in its agents, and tells those that wait for that.
+    ///
+    /// # Errors
+    /// If the move was given up meanwhile.
+    pub(crate) fn handed_in(&self, process: &str, whole: Freezing) -> Result<(), Fault> {
+        let size = whole.bytes.len();
         let mut frozen = self.frozen.lock();
         let frozen = frozen
             .get_mut(process)
+            .filter(|it| it.number == whole.number)
             .ok_or_else(|| Fault::new(FaultCode::BadRequest, "the move was given up meanwhile"))?;
         tracing::info!(process, size, "its agents are handed in for a move");
-        frozen.bytes = Arc::new(bytes);
-        for waiting in waiting {
+        frozen.bytes = Arc::new(whole.bytes);
+        for waiting in whole.waiting {
             let _ = waiting.send(Ok(size));
         }
         Ok(())
@@ -100,15 +198,18 @@ impl Processes {
             // A last part that is being taken comes too late.
             all.remove(process);
         }
-        let waiting = self.with(process, |entry| entry.freezing.take());
-        let waiting = waiting.ok().flatten().map(|(_, waiting)| waiting);
+        let given_up = self.with(process, |entry| {
+            entry.remembered.handed_in = None;
+            entry.freezing.take()
+        });
+        let waiting = given_up.ok().flatten().map(|freezing| freezing.waiting);
         for waiting in waiting.into_iter().flatten() {
             let _ = waiting.send(Err(Fault::new(FaultCode::NotPermitted, reason)));
         }
         false
     }
 
-    /// Ends a failed move.
+    /// Ends a failed move. A process that does not hear of it asks when it attaches again.
     ///
     /// # Errors
     /// If the process is unknown and has handed in nothing.
@@ -116,6 +217,7 @@ impl Processes {
         let frozen = self.frozen.lock().remove(process);
         let caller = self.with(process, |entry| {
             entry.freezing = None;
+            entry.remembered.handed_in = None;
             entry.connection.as_ref().map(|(_, caller)| caller.clone())
         });
         match (frozen, caller) {

@@ -5,24 +5,16 @@ use super::*;
 use sealbus_control::attachment::FrozenPart;
 
 fn remembered() -> Remembered {
-    Remembered {
-        launch: Launch {
-            process: "p".to_owned(),
-            group: "a".to_owned(),
-            agents: vec!["a".to_owned()],
-            command: Vec::new(),
-            directory: None,
-            environment: BTreeMap::new(),
-            confinement: Default::default(),
-            inherits: None,
-        },
-        pid: None,
-        slot: None,
-        control_group: None,
-        ticket: None,
-        reattach: Vec::new(),
-        channels: false,
-    }
+    Remembered::new(Launch {
+        process: "p".to_owned(),
+        group: "a".to_owned(),
+        agents: vec!["a".to_owned()],
+        command: Vec::new(),
+        directory: None,
+        environment: BTreeMap::new(),
+        confinement: Default::default(),
+        inherits: None,
+    })
 }
 
 /// A node that was restarted does not know which agents live in the processes that it takes over. Until one reports, none
@@ -46,6 +38,9 @@ fn a_process_that_was_taken_over_is_not_done_before_it_reports() {
     assert!(is_done());
 }
 
+/// The number of the freeze.
+const FREEZE: u64 = 7;
+
 /// The process `p`, whose agents are to be moved to `node-2`.
 fn freezing() -> Processes {
     let processes = Processes::default();
@@ -53,21 +48,105 @@ fn freezing() -> Processes {
         .entries
         .lock()
         .insert("p".to_owned(), Entry::new(remembered()));
-    let frozen = Frozen::begun(vec!["a".to_owned()], "node-2");
+    let frozen = Frozen::begun(FREEZE, vec!["a".to_owned()], "node-2");
     processes.frozen.lock().insert("p".to_owned(), frozen);
     processes
-        .with("p", |entry| entry.freezing = Some(Default::default()))
+        .with("p", |entry| entry.freezing = Some(Freezing::begun(FREEZE)))
         .unwrap();
     processes
 }
 
+fn part(index: u32, more: bool, bytes: &str) -> FrozenPart {
+    FrozenPart {
+        index,
+        more,
+        bytes: sealbus_control::Blob(bytes.as_bytes().to_vec()),
+    }
+}
+
 fn hand_in(processes: &Processes) -> Result<(), Fault> {
-    let part = FrozenPart {
-        index: 0,
-        more: false,
-        bytes: sealbus_control::Blob(b"agents".to_vec()),
+    let whole = processes.frozen_part("p", FREEZE, &part(0, false, "agents"))?;
+    processes.handed_in("p", whole.expect("it is the last part"))
+}
+
+/// A process brings a part again if the answer was lost.
+#[test]
+fn a_part_that_comes_again_is_there_already_and_none_is_left_out() {
+    let processes = freezing();
+    let bring = |number, part| processes.frozen_part("p", number, &part);
+    let is_refused = |number, part| {
+        let refused = bring(number, part).map(|_| ()).unwrap_err();
+        refused.code == FaultCode::BadRequest
     };
-    processes.frozen_part("p", &part)
+    for _ in 0..2 {
+        assert!(bring(FREEZE, part(0, true, "ag")).unwrap().is_none());
+    }
+    assert!(is_refused(FREEZE, part(2, false, "s")));
+    assert!(is_refused(
+        FREEZE - 1,
+        part(1, false, "of an earlier freeze")
+    ));
+    let whole = bring(FREEZE, part(1, false, "ents")).unwrap().unwrap();
+    // Its answer may be lost before it is on disk, and after.
+    let last = || bring(FREEZE, part(1, false, "ents"));
+    assert!(last().unwrap().is_none());
+    processes.handed_in("p", whole).unwrap();
+    assert!(last().unwrap().is_none());
+    let whole = processes.fetch("node-2", "p", 0).unwrap();
+    assert_eq!(whole.bytes.0, b"agents");
+    assert!(is_refused(FREEZE + 1, part(0, false, "of a later freeze")));
+
+    assert!(matches!(processes.thaw("p"), Ok(AfterMove::GoesOn(_))));
+    assert!(last().is_err());
+}
+
+#[test]
+fn a_freeze_is_given_up_as_long_as_not_all_is_handed_in() {
+    let processes = freezing();
+    assert_eq!(processes.give_up_freeze("p", FREEZE - 1), None);
+    hand_in(&processes).unwrap();
+    assert_eq!(processes.give_up_freeze("p", FREEZE), Some(6));
+
+    let processes = freezing();
+    let last = part(0, false, "agents");
+    let whole = processes.frozen_part("p", FREEZE, &last).unwrap().unwrap();
+    assert_eq!(processes.give_up_freeze("p", FREEZE), None);
+    assert!(processes.handed_in("p", whole).is_err());
+    assert!(processes.frozen_part("p", FREEZE, &last).is_err());
+}
+
+/// The agents may live elsewhere by then: the Master says whether they go on here.
+#[tokio::test]
+async fn a_node_that_is_started_again_thaws_nothing_that_was_handed_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let memory = crate::memory::Memory::open(directory.path()).unwrap();
+    let started_again = || {
+        let (processes, mut known) = (Processes::default(), memory.processes().unwrap());
+        let entry = Entry::taken_over(known.remove(0));
+        processes.entries.lock().insert("p".to_owned(), entry);
+        processes
+    };
+    let last = part(0, false, "agents");
+    let processes = freezing();
+    let whole = processes.frozen_part("p", FREEZE, &last).unwrap().unwrap();
+    processes.note("p", &memory).await;
+    processes.handed_in("p", whole).unwrap();
+
+    let processes = started_again();
+    assert!(processes.frozen_part("p", FREEZE, &last).unwrap().is_none());
+    let (stream, _peer) = tokio::io::duplex(1);
+    let (caller, _requests, _drive) = sealbus_control::rpc::open(stream, 1);
+    processes.connect("p", &caller, 1).unwrap();
+    // The Master asks again for what is lost. The move fails.
+    let freeze = || {
+        let (waiting, _) = tokio::sync::oneshot::channel();
+        processes.begin_freeze("p", FREEZE + 1, "node-2", waiting)
+    };
+    assert_eq!(freeze().err().unwrap().code, FaultCode::NotPermitted);
+    assert!(matches!(processes.thaw("p"), Ok(AfterMove::GoesOn(_))));
+    processes.note("p", &memory).await;
+    assert!(started_again().frozen_part("p", FREEZE, &last).is_err());
+    assert!(freeze().unwrap().is_some());
 }
 
 /// A Master that takes over asks again for what the process handed over for the former one.
@@ -231,11 +310,12 @@ fn questions_that_wait_for_events_leave_their_places_to_other_requests() {
 fn questions_to_other_nodes_leave_room_for_other_requests_to_them() {
     let processes = Processes::default();
     let turns = ["p", "q", "r"].map(|name| attached(&processes, name));
-    let ask = |turn: &Turn| {
+    let ask_long = |turn: &Turn, bytes: usize| {
         let mut place = turn.place().now_or_never().flatten().unwrap();
-        let waits = place.leave(100, true);
+        let waits = place.leave(bytes, true);
         waits.map(|waits| (place, waits))
     };
+    let ask = |turn: &Turn| ask_long(turn, 100);
     let both = turns[..2].iter().cycle().take(2 * 1024);
     let waiting: Vec<_> = both.map(|turn| ask(turn).unwrap()).collect();
     let refused = ask(&turns[2]).err().unwrap();
@@ -245,4 +325,9 @@ fn questions_to_other_nodes_leave_room_for_other_requests_to_them() {
     drop(place.leave(100, false).unwrap());
     drop(waiting);
     assert!(ask(&turns[2]).is_ok());
+    // It takes a limited number of bytes, too.
+    let long = ask_long(&turns[0], 20 << 20).unwrap();
+    let refused = ask_long(&turns[1], 20 << 20).err().unwrap();
+    assert_eq!(refused.code, FaultCode::Full);
+    drop(long);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
 
-use sealbus_control::turns::OF_MEMBER;
+use sealbus_control::turns::{BYTES_OF_MEMBER, OF_MEMBER};
 use sealbus_control::{Fault, FaultCode};
 
 /// Most requests of one process that are worked on at the same time. Further requests wait to be read.
@@ -15,9 +15,11 @@ pub(super) const AT_ONCE: usize = 64;
 const WAITING: usize = 32 << 20;
 /// The bytes for which such a question counts at least: so no more than a thousand wait.
 const QUESTION: usize = 32 << 10;
-/// Most questions of all processes that wait for events of other nodes: half of the requests that another node takes from
-/// this one. Letters, for instance, need the rest.
-const ELSEWHERE: usize = OF_MEMBER / 2;
+/// Most bytes of the questions of all processes that wait for events of other nodes: half of the bytes that another node takes
+/// from this one. Letters, for instance, need the rest.
+const ELSEWHERE: usize = BYTES_OF_MEMBER / 2;
+/// The bytes for which such a question counts at least: so no more wait than half of the requests that another node takes.
+const QUESTION_ELSEWHERE: usize = BYTES_OF_MEMBER / OF_MEMBER;
 
 /// The places of one process's requests.
 #[derive(Clone)]
@@ -37,7 +39,7 @@ impl Default for Places {
     }
 }
 
-/// The places for the questions of all processes that wait for events of other nodes.
+/// The places for the questions of all processes that wait for events of other nodes, in bytes.
 #[derive(Clone)]
 pub(crate) struct Elsewhere(Arc<Semaphore>);
 
@@ -95,11 +97,16 @@ impl Place {
     /// # Errors
     /// [`FaultCode::Full`] if too many wait. Then the request stays in its place.
     pub(crate) fn leave(&mut self, bytes: usize, is_elsewhere: bool) -> Result<Waiting, Fault> {
-        let bytes = u32::try_from(bytes.clamp(QUESTION, WAITING)).unwrap_or(u32::MAX);
-        let waiting = self.places.waiting.clone();
-        let waiting = waiting.try_acquire_many_owned(bytes).map_err(full)?;
+        let room = |places: &Arc<Semaphore>, bytes: usize| {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            places.clone().try_acquire_many_owned(bytes).map_err(full)
+        };
+        let waiting = room(&self.places.waiting, bytes.clamp(QUESTION, WAITING))?;
         let elsewhere = match is_elsewhere {
-            true => Some(self.elsewhere.0.clone().try_acquire_owned().map_err(full)?),
+            true => {
+                let bytes = bytes.clamp(QUESTION_ELSEWHERE, ELSEWHERE);
+                Some(room(&self.elsewhere.0, bytes)?)
+            }
             false => None,
         };
         self.taken = None;

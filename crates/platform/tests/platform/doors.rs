@@ -74,8 +74,9 @@ async fn connected(token: &Token) -> tokio_rustls::client::TlsStream<TcpStream> 
 async fn attached_as(token: &Token, secret: String) -> (Caller, mpsc::Receiver<Incoming>, String) {
     let (caller, incoming, drive) = rpc::open(connected(token).await, LONGEST_FRAME);
     tokio::spawn(drive);
-    let (ticket, now) = (secret, now());
-    let welcome = caller.ask(attachment::Attach { ticket, now }, LONG).await;
+    let (ticket, now, mark) = (secret, now(), None);
+    let attach = attachment::Attach { ticket, now, mark };
+    let welcome = caller.ask(attach, LONG).await;
     (caller, incoming, welcome.unwrap().reattach)
 }
 
@@ -86,6 +87,7 @@ async fn attached(ticket: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
     let attach = AttachmentRequest::Attach {
         ticket: secret_text(token.secret()),
         now: now(),
+        mark: None,
     };
     stream.write_all(&call(0, &attach)).await.unwrap();
     stream.flush().await.unwrap();

@@ -243,6 +243,7 @@ async fn channels_of_three_processes_go_on_while_the_master_is_away() {
         channels: manifest.channels,
         evidence: manifest.evidence,
         tap: manifest.tap,
+        ..Rules::default()
     };
     let (master, operator, _one, _two) = platform_of(config, directory.path()).await;
     let (first, alice) = joined(&operator, "alice", "node-1").await;

@@ -92,6 +92,7 @@ impl KeepingSetting for OfNodes {
                 channels: manifest.channels,
                 evidence: manifest.evidence,
                 tap: manifest.tap,
+                ..Rules::default()
             };
             let broker = self.on_rabbitmq.then(|| {
                 config.settings.rabbitmq = Some(RabbitSettings {

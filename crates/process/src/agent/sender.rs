@@ -9,6 +9,10 @@ use sealbus_fipa::{AclMessage, Aid};
 use super::Entry;
 use crate::interceptor::Interceptor;
 
+/// Messages of an agent that wait for room at their receivers while nobody waits for them. Further ones are dropped: an
+/// agent that does not take its mail cannot make others hold more.
+pub(super) const POSTED: usize = 256;
+
 /// Sends in an agent's name, from any task or thread, until the agent leaves.
 #[derive(Clone)]
 pub struct AgentSender(Arc<Entry>);
@@ -72,6 +76,28 @@ impl AgentSender {
         match self.0.interceptor.pass(&self.0.outbox, message) {
             Some(message) => self.0.outbox.load().try_send(message),
             None => Ok(()),
+        }
+    }
+
+    /// Sends a message that nobody waits for, without a chance to report a failure. It waits for room beside other work,
+    /// unless 256 such messages of the agent wait already: then it is dropped.
+    pub fn post(&self, message: impl Into<Arc<AclMessage>>) {
+        let Err(TrySendError::Full(rest)) = self.try_send(message) else {
+            return;
+        };
+        let Ok(place) = self.0.posted.clone().try_acquire_owned() else {
+            tracing::debug!(
+                agent = &*self.0.aid.name,
+                "a message is dropped: its receiver has no room, and {POSTED} others wait for room"
+            );
+            return;
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let outbox = self.outbox();
+            runtime.spawn(async move {
+                let _ = outbox.finish(rest).await;
+                drop(place);
+            });
         }
     }
 }

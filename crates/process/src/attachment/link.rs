@@ -1,14 +1,17 @@
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sealbus_seal::tls::ExpectedPeer;
+use sealbus_seal::token::Secret;
 use sealbus_seal::{Fingerprint, PlatformName};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::fs::OpenOptions;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::{AttachError, PATIENCE, handover};
-use sealbus_control::attachment::{AttachmentNotice, Welcome, ask};
+use sealbus_control::attachment::{AttachmentNotice, MARK, Welcome, ask};
 use sealbus_control::clock::now;
 use sealbus_control::host::Command;
 use sealbus_control::local::Stream;
@@ -31,6 +34,8 @@ pub(super) enum Way {
         addresses: Vec<String>,
         platform: PlatformName,
         root: Fingerprint,
+        /// The program's folder, if the node started it.
+        folder: Option<PathBuf>,
     },
 }
 
@@ -41,6 +46,8 @@ pub(super) struct Link {
     open: Open,
     caller: watch::Sender<Option<Caller>>,
     commands: mpsc::Sender<Command>,
+    /// The handover of the last freeze, until the node gives that up.
+    handover: JoinSet<()>,
 }
 
 struct Open {
@@ -65,6 +72,7 @@ impl Link {
                 open,
                 caller,
                 commands,
+                handover: JoinSet::new(),
             },
             welcome,
             receiver,
@@ -119,19 +127,24 @@ impl Link {
         }
     }
 
-    async fn obey(&self, notice: AttachmentNotice) {
+    async fn obey(&mut self, notice: AttachmentNotice) {
         let command = match notice {
             AttachmentNotice::Stop { grace, reason } => Command::Stop {
                 grace: Duration::from_millis(grace),
                 reason,
             },
-            AttachmentNotice::Freeze => {
-                let handover =
-                    handover::freeze_and_hand_over(self.commands.clone(), self.open.caller.clone());
-                tokio::spawn(handover);
+            AttachmentNotice::Freeze { freeze } => {
+                self.handover.shutdown().await;
+                let (commands, node) = (self.commands.clone(), self.caller.subscribe());
+                let handover = handover::freeze_and_hand_over(freeze, commands, node);
+                self.handover.spawn(handover);
                 return;
             }
-            AttachmentNotice::Thaw => Command::Thaw,
+            AttachmentNotice::Thaw => {
+                // Otherwise it might thaw the agents of a later freeze.
+                self.handover.shutdown().await;
+                Command::Thaw
+            }
             AttachmentNotice::DenyList { list } => Command::DenyList(list),
             AttachmentNotice::Letters { agent, letters } => Command::Letters { agent, letters },
             AttachmentNotice::DirectoryChanged { changes } => Command::DirectoryChanged(changes),
@@ -211,31 +224,59 @@ async fn attach(way: &Way, ticket: String) -> Result<(Open, Box<Welcome>), Attac
             let stream = Stream::connect(path)
                 .await
                 .map_err(|error| AttachError::unreachable(&path.display().to_string(), &error))?;
-            introduce(stream, ticket).await
+            introduce(stream, ticket, None).await
         }
         Way::Remote {
             addresses,
             platform,
             root,
+            folder,
         } => {
+            let unreachable = |why| AttachError::Unreachable {
+                address: addresses.join(", "),
+                why,
+            };
             let stream = connect(addresses, platform, *root, ExpectedPeer::NODE, ATTACHMENT)
                 .await
-                .map_err(|why| AttachError::Unreachable {
-                    address: addresses.join(", "),
-                    why,
-                })?;
-            introduce(stream, ticket).await
+                .map_err(unreachable)?;
+            let mark = match folder {
+                Some(folder) => {
+                    let marked = leave_mark(&folder.join(MARK)).await;
+                    Some(marked.map_err(|error| {
+                        unreachable(format!("no mark in {}: {error}", folder.display()))
+                    })?)
+                }
+                None => None,
+            };
+            introduce(stream, ticket, mark).await
         }
     }
 }
 
-async fn introduce<S>(stream: S, ticket: String) -> Result<(Open, Box<Welcome>), AttachError>
+/// Writes a fresh mark over the former one, which takes no room: a full disk keeps no program from its node.
+async fn leave_mark(path: &Path) -> io::Result<String> {
+    let secret = Secret::random().map_err(|error| io::Error::other(error.to_string()))?;
+    let mark = secret.text();
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false);
+    let mut file = options.open(path).await?;
+    file.write_all(mark.as_bytes()).await?;
+    file.flush().await?;
+    Ok(mark)
+}
+
+async fn introduce<S>(
+    stream: S,
+    ticket: String,
+    mark: Option<String>,
+) -> Result<(Open, Box<Welcome>), AttachError>
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (caller, incoming, drive) = rpc::open(stream, LONGEST_FRAME);
     let driving = tokio::spawn(drive);
-    let attaching = ask::Attach { ticket, now: now() };
+    let now = now();
+    let attaching = ask::Attach { ticket, now, mark };
     let welcome = caller.ask(attaching, PATIENCE).await?;
     let open = Open {
         caller,
@@ -243,4 +284,65 @@ where
         driving,
     };
     Ok((open, welcome))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealbus_control::Blob;
+    use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
+
+    /// The node's answer to a part of the first freeze comes late.
+    #[tokio::test]
+    async fn the_handover_of_a_freeze_that_was_given_up_has_no_part_in_the_next_one() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (caller, incoming, drive) = rpc::open(ours, LONGEST_FRAME);
+        let open = Open {
+            caller: caller.clone(),
+            incoming,
+            driving: tokio::spawn(drive),
+        };
+        let (commands, mut told) = mpsc::channel(8);
+        let link = Link {
+            way: Way::Local(PathBuf::new()),
+            secret: String::new(),
+            open,
+            caller: watch::Sender::new(Some(caller)),
+            commands,
+            handover: JoinSet::new(),
+        };
+        tokio::spawn(link.run());
+        let (node, mut asked, drive) = rpc::open(theirs, LONGEST_FRAME);
+        tokio::spawn(drive);
+        let mut answers = Vec::new();
+        for number in [1, 2] {
+            let freezing = AttachmentNotice::Freeze { freeze: number };
+            node.try_notify(&freezing).unwrap();
+            let Some(Command::Freeze { answer }) = told.recv().await else {
+                panic!("the process is frozen");
+            };
+            answer.send(Ok(Vec::new())).unwrap();
+            let Some(Incoming::Call { body, answer }) = asked.recv().await else {
+                panic!("a part comes");
+            };
+            match Incoming::parse(&body).unwrap() {
+                AttachmentRequest::Frozen { freeze, .. } => assert_eq!(freeze, number),
+                other => panic!("{other:?}"),
+            }
+            answers.push(answer);
+            if number == 1 {
+                node.try_notify(&AttachmentNotice::Thaw).unwrap();
+                assert!(matches!(told.recv().await, Some(Command::Thaw)));
+            }
+        }
+        let (second, first) = (answers.remove(1), answers.remove(0));
+        let given_up = Fault::new(FaultCode::BadRequest, "the move was given up");
+        first.send(Err::<AttachmentAnswer, _>(given_up)).await;
+        second.send(Ok(AttachmentAnswer::Done)).await;
+        let list = Blob::default();
+        node.try_notify(&AttachmentNotice::DenyList { list })
+            .unwrap();
+        let next = told.recv().await;
+        assert!(matches!(next, Some(Command::DenyList(_))), "{next:?}");
+    }
 }

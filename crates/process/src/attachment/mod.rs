@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -71,12 +69,13 @@ impl Attachment {
     /// # Errors
     /// [`AttachError`].
     pub async fn attach(address: &str, ticket: &str) -> Result<Self, AttachError> {
+        let folder = std::env::var_os("SEALBUS_FOLDER").map(PathBuf::from);
         let attached = match address.strip_prefix("unix:") {
-            _ if address == TLS => Self::join(ticket).await?,
+            _ if address == TLS => Self::over_network(ticket, folder.clone()).await?,
             Some(path) => Self::open(Way::Local(path.into()), ticket.to_owned()).await?,
             None => return Err(AttachError::NoAddress(address.to_owned())),
         };
-        Ok(attached.in_folder(std::env::var_os("SEALBUS_FOLDER").map(PathBuf::from)))
+        Ok(attached.in_folder(folder))
     }
 
     /// The program has this folder, which stays for its next start.
@@ -91,11 +90,17 @@ impl Attachment {
     /// # Errors
     /// [`AttachError`].
     pub async fn join(ticket: &str) -> Result<Self, AttachError> {
+        Self::over_network(ticket, None).await
+    }
+
+    /// `folder` is that of a program which the node started.
+    async fn over_network(ticket: &str, folder: Option<PathBuf>) -> Result<Self, AttachError> {
         let token = Token::parse(Purpose::Ticket, ticket)?;
         let way = Way::Remote {
             addresses: token.addresses().to_vec(),
             platform: token.platform().clone(),
             root: token.root(),
+            folder,
         };
         Self::open(way, secret_text(token.secret())).await
     }
@@ -159,7 +164,7 @@ impl Attachment {
 
 /// The text form of a secret: base64url.
 pub fn secret_text(secret: &Secret) -> String {
-    URL_SAFE_NO_PAD.encode(secret.as_bytes())
+    secret.text()
 }
 
 fn gone() -> Fault {

@@ -16,7 +16,7 @@ use sealbus_seal::{Credential, Fingerprint, Identity, Serial, Timestamp};
 
 use super::memberships::Memberships;
 use super::owned::Owned;
-use super::{MOST, NoKey, PATIENCE, PAUSE, Sealing};
+use super::{MOST, NoKey, PATIENCE, Sealing};
 use crate::certification::Certified;
 use crate::now;
 
@@ -353,17 +353,8 @@ impl Sealing {
             .map(|it| it.session);
         let is_known = known == Some(reader.session);
         let patience = if is_known { Duration::ZERO } else { PATIENCE };
-        loop {
-            let missing = match self.candidate(reader).await {
-                Ok(candidate) => return Ok(candidate),
-                Err(NoKey::Refused(refused)) => return Err(refused),
-                Err(NoKey::ForNow(missing)) => missing,
-            };
-            if begun.elapsed() >= patience || !self.is_expected(&reader.agent).await {
-                return Err(missing);
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
+        self.patiently(&reader.agent, begun, patience, || self.candidate(reader))
+            .await
     }
 
     async fn look_up_readers(&self, readers: &[Reader]) {

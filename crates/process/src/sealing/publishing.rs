@@ -1,24 +1,23 @@
 //! Agents state their keys for sealed messages.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use sealbus_control::attachment::ask;
-use sealbus_control::{Blob, Fault, FaultCode};
+use sealbus_control::{Blob, Fault};
 
 use super::{PAUSE, Sealing, stated};
+use crate::again::again;
 use crate::certification::Certified;
 use crate::{Shared, now};
 
 impl Sealing {
     /// States the process's key as that of an agent, with the agent's key package for groups, and tells the platform.
     async fn publish(&self, agent: &str, certified: &Certified) -> Result<(), Fault> {
-        let internal =
-            |error: &dyn std::fmt::Display| Fault::new(FaultCode::Internal, error.to_string());
         let key = self
             .key_for(&certified.certificate, certified.lifetime)
-            .map_err(|error| internal(&error))?;
-        let mut stated = stated(&key, certified).map_err(|error| internal(&error))?;
-        stated.extend(self.offer(certified).map_err(|error| internal(&error))?);
+            .map_err(Fault::internal)?;
+        let mut stated = stated(&key, certified).map_err(Fault::internal)?;
+        stated.extend(self.offer(certified).map_err(Fault::internal)?);
         let publish = ask::PublishKey {
             agent: agent.to_owned(),
             key: Blob(stated),
@@ -40,20 +39,17 @@ impl Shared {
         let certified = certified.clone();
         let (shared, agent) = (Arc::downgrade(self), agent.to_owned());
         tokio::spawn(async move {
-            let is_over = |shared: &Weak<Self>| {
+            let is_there = || {
                 shared
                     .upgrade()
-                    .is_none_or(|shared| shared.ended.borrow().is_some())
+                    .is_some_and(|shared| shared.ended.borrow().is_none())
             };
-            while let Err(fault) = sealing.publish(&agent, &certified).await {
-                if !fault.may_pass()
-                    || is_over(&shared)
-                    || certified.certificate.not_after() < now()
-                {
-                    tracing::warn!(agent, %fault, "the agent's key for sealed messages is not known to others");
-                    return;
-                }
-                tokio::time::sleep(PAUSE).await;
+            let goes_on = |fault: &Fault| {
+                fault.may_pass() && is_there() && certified.certificate.not_after() >= now()
+            };
+            let publish = || sealing.publish(&agent, &certified);
+            if let Err(fault) = again(PAUSE, goes_on, publish).await {
+                tracing::warn!(agent, %fault, "the agent's key for sealed messages is not known to others");
             }
         });
     }

@@ -3,6 +3,7 @@
 use sealbus_channels::{
     ChannelPath, ChannelPattern, Channels, PublishError, Qos, SubscriptionOptions,
 };
+use sealbus_seal::denylist::SignedDenyList;
 
 use super::*;
 
@@ -205,12 +206,40 @@ async fn changes_of_the_deny_list_that_do_not_fit_make_a_process_ask_for_the_who
     let missed = deny("bob");
     let newer = deny("carol");
     let changes = newer.since(missed.version());
+    // Answers may get lost.
+    let lost = || Err(Fault::new(FaultCode::Unavailable, "the answer is lost"));
+    *world.lists.lock() = vec![lost(), lost()];
     tell.send(Command::DenyList(Blob(changes))).await.unwrap();
     let held = || process.shared.trust.latest_deny_list().unwrap();
-    while held().version() != newer.version() {
+    let holds = async |list: &SignedDenyList| {
+        let holding = async {
+            while held().version() != list.version() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let held = tokio::time::timeout(Duration::from_secs(600), holding);
+        held.await.expect("the process holds the list");
+    };
+    holds(&newer).await;
+    assert_eq!(held().digest(), newer.digest());
+
+    // Changes that come while the process waits may be later than the list for which it waits.
+    let (missed, late) = (deny("dave"), deny("erin"));
+    *world.lists.lock() = vec![Ok(late.whole())];
+    world.keeps_lists.store(true, Ordering::SeqCst);
+    let changes = Command::DenyList(Blob(late.since(missed.version())));
+    tell.send(changes).await.unwrap();
+    while !world.lists.lock().is_empty() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(held().digest(), newer.digest());
+    let latest = deny("frank");
+    let changes = Command::DenyList(Blob(latest.since(late.version())));
+    tell.send(changes).await.unwrap();
+    while process.shared.unfit_denials.load(Ordering::Relaxed) < 2 {
+        tokio::task::yield_now().await;
+    }
+    world.keeps_lists.store(false, Ordering::SeqCst);
+    holds(&latest).await;
 }
 
 #[tokio::test]
@@ -281,4 +310,20 @@ async fn publish_error(
     let qos = Qos::default();
     let published = channels.publish(agent.outbox(), channel, &qos, event).await;
     published.unwrap_err()
+}
+
+#[tokio::test]
+async fn what_a_process_still_holds_at_its_end_is_counted() {
+    let world = World::new();
+    let (process, _, _tell) = open(&world, &["alice"], HOUR).await;
+    let alice = process.agent("alice").await.unwrap();
+    // Nobody knows where carol is.
+    world.place("carol", AgentLocation::InTransit).await;
+    for number in 0..3 {
+        let message = numbered(&process, "carol", number);
+        alice.send(message).await.unwrap();
+    }
+    drop(alice);
+    process.close().await;
+    assert_eq!(process.bus().counters().undeliverable, 3);
 }

@@ -56,6 +56,10 @@ struct World {
     processes: Mutex<Vec<mpsc::Sender<Command>>>,
     /// Whether nodes have the agents of processes that end.
     has_frozen: AtomicBool,
+    /// The next answers to questions for the whole deny list, the last one first.
+    lists: Mutex<Vec<Result<Vec<u8>, Fault>>>,
+    /// Whether these answers are under way until it is false.
+    keeps_lists: AtomicBool,
 }
 
 impl World {
@@ -73,6 +77,8 @@ impl World {
             source: Mutex::default(),
             processes: Mutex::default(),
             has_frozen: AtomicBool::new(false),
+            lists: Mutex::default(),
+            keeps_lists: AtomicBool::new(false),
         })
     }
 
@@ -300,6 +306,13 @@ impl Host for TestHost {
                     return Ok(PublishedKey { key }.into());
                 }
                 AttachmentRequest::DenyList => {
+                    let next = self.world.lists.lock().pop();
+                    if let Some(next) = next {
+                        while self.world.keeps_lists.load(Ordering::SeqCst) {
+                            tokio::task::yield_now().await;
+                        }
+                        return Ok(Blob(next?).into());
+                    }
                     let list = self.world.deny_list.lock();
                     let signed = list.sign(&self.world.authority).unwrap();
                     return Ok(Blob(signed.whole()).into());

@@ -254,3 +254,36 @@ async fn senders_elsewhere_are_told_of_what_an_agent_that_moved_left_unread() {
     bob.leave(Parting::Ended);
     frozen.told_of(1..UNREAD).await;
 }
+
+/// A node that is started again in the middle of a move knows nothing of the first time.
+#[tokio::test]
+async fn agents_at_rest_are_frozen_anew_when_the_node_asks_again() {
+    let mut frozen = Frozen::new().await;
+    let again = ask_to_freeze(&frozen.tell).await;
+    let (thawed, mut bob) = (&mut frozen.bob).await.unwrap();
+    assert_eq!(thawed, Thawed::GoOn);
+    assert_eq!(bob.wishes().wished().await, Wish::Freeze);
+    frozen.bob = tokio::spawn(async move { (bob.hand_over(b"later".to_vec()).await, bob) });
+    frozen.agents = again.await.unwrap().unwrap();
+    assert_eq!(frozen.agents[0].state.0, b"later");
+    assert_eq!(frozen.agents[0].mailbox.len(), UNREAD);
+    frozen.thaw().await;
+}
+
+/// A manifest may allow longer messages than the default.
+#[tokio::test]
+async fn a_long_message_that_was_not_read_moves() {
+    let (process, _, _tell) = open(&World::new(), &["bob"], HOUR).await;
+    let message = AclMessage::new(Performative::Inform)
+        .with_sender(sealbus_bus::aid_of("alice@factory"))
+        .with_content("x".repeat(17 << 20));
+    let mut bytes = Vec::new();
+    sealbus_fipa::bitefficient::encode(&message, &mut bytes).unwrap();
+    let waiting = sealbus_control::WaitingMessage {
+        message: Blob(bytes),
+        provenance: sealbus_control::WaitingProvenance::Claimed,
+    };
+    let received = process.shared.unpack(waiting, "bob@factory").unwrap();
+    let length = received.message().content_bytes().unwrap().len();
+    assert_eq!(length, 17 << 20);
+}

@@ -251,10 +251,5 @@ impl fmt::Debug for Voice {
 /// Sends a last word, without waiting and without a chance to report a failure.
 pub(crate) fn tell(sender: &AgentSender, message: impl Into<Arc<AclMessage>>) {
     let (message, _sending) = trace::sending(sender.aid(), message);
-    if let Err(TrySendError::Full(rest)) = sender.try_send(message)
-        && let Ok(runtime) = tokio::runtime::Handle::try_current()
-    {
-        let outbox = sender.outbox();
-        runtime.spawn(async move { outbox.finish(rest).await });
-    }
+    sender.post(message);
 }

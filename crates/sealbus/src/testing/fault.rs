@@ -210,8 +210,8 @@ impl Interceptor for Tamperer {
                 tokio::spawn(async move {
                     tamperer.clock.sleep(delay).await;
                     if !tamperer.silenced.lock().contains(outbox.aid().local_name()) {
-                        // A full mailbox loses it.
-                        let _ = outbox.try_send(later);
+                        // Its sender goes on, and it waits for room.
+                        let _ = outbox.send(later).await;
                         tamperer.clock.note();
                     }
                 });

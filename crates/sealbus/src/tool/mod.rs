@@ -100,7 +100,7 @@ const TAKEN: &str = "X-taken";
 /// Partial results that a tool gives ahead at most, even if the requester would take more.
 pub const MOST_AHEAD: u64 = 4_096;
 
-/// How long a tool waits until a partial result is taken.
+/// How long a tool waits for room in the requester's mailbox, and until a partial result is taken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Partial results that a final reply holds at most, for a requester that takes none.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use sealbus_bus::SendError;
+use sealbus_bus::{SendError, until};
 use sealbus_fipa::{AclMessage, Expression, Number, Performative};
 use tokio::sync::Notify;
 
@@ -66,7 +66,7 @@ impl Requester {
         if self.has_agreed() {
             return Ok(());
         }
-        self.voice.send(self.reply(Performative::Agree)).await?;
+        self.send(self.reply(Performative::Agree)).await?;
         self.has_agreed.store(true, Ordering::Relaxed);
         self.changed.notify_waiters();
         Ok(())
@@ -115,15 +115,7 @@ impl Requester {
 
     /// Waits until this is so.
     async fn until(&self, is_so: impl Fn() -> bool) {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if is_so() {
-                return;
-            }
-            changed.await;
-        }
+        until(&self.changed, || is_so().then_some(())).await;
     }
 
     async fn give(&self, part: WrittenBody) -> AgentResult {
@@ -140,7 +132,7 @@ impl Requester {
         let number = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
         let mut message = self.inform(PARTIAL, number.to_string());
         part.put_into(&mut message);
-        Ok(self.voice.send(message).await?)
+        Ok(self.send(message).await?)
     }
 
     fn keep(&self, part: WrittenBody) -> AgentResult {
@@ -159,6 +151,18 @@ impl Requester {
         }
         kept.push(text);
         Ok(())
+    }
+
+    /// Sends a message to the requester, which must make room for it within a minute: others wait for its place.
+    pub(super) async fn send(&self, message: AclMessage) -> Result<(), SendError> {
+        let sending = self.voice.send(message);
+        let sent = self.voice.clock().timeout(PATIENCE, sending).await;
+        sent.unwrap_or_else(|_| {
+            Err(SendError::AnswerNotTaken {
+                sender: self.voice.agent().into(),
+                receiver: self.request.sender_name().to_owned(),
+            })
+        })
     }
 
     /// A message to the requester.
@@ -239,7 +243,7 @@ impl<C: Body> Parts<C> {
         let message = requester
             .inform(PROGRESS, format!("{done:?}"))
             .with_content(text.into());
-        Ok(requester.voice.send(message).await?)
+        Ok(requester.send(message).await?)
     }
 }
 

@@ -95,8 +95,10 @@ impl Tools {
             .conversation_id
             .as_ref()
             .and_then(Expression::as_str)?;
-        let of_it = Filter::conversation(id).and(Filter::sender(cancel.sender.as_ref()?));
-        mailbox.try_receive_matching(|it| self.asked(it).is_some() && of_it.takes(&it.message()))
+        let from = Filter::sender(cancel.sender.as_ref()?);
+        mailbox.try_receive_named(id, |it| {
+            self.asked(it).is_some() && from.takes(&it.message())
+        })
     }
 
     fn is_cancel(&self, received: &ReceivedMessage) -> bool {
@@ -249,7 +251,7 @@ impl Serving {
                 }
                 let said = async {
                     requester.agree().await?;
-                    self.voice.send(reply).await
+                    requester.send(reply).await
                 };
                 if let Err(error) = said.await {
                     self.fail(request, error.into(), Some(requester));

@@ -3,6 +3,7 @@
 
 mod auctions;
 mod behaviours;
+mod bounds;
 mod channels;
 mod conversations;
 mod directory;

@@ -119,6 +119,29 @@ async fn messages_are_lost_and_delayed_on_request() {
 }
 
 #[tokio::test]
+async fn a_delayed_message_waits_for_room() {
+    let bed = TestBed::open().await.unwrap();
+    let mut ear = bed.probe("ear").await.unwrap();
+    let mouth = bed.probe("mouth").await.unwrap();
+    let late = act(Performative::Request, "late").with_receiver(ear.aid().clone());
+    let large = act(Performative::Inform, &"x".repeat(100_000)).with_receiver(ear.aid().clone());
+    let fault = Fault::delay(SECOND).performing(Performative::Request);
+    let fault = bed.faults().add(fault);
+    mouth.send(late).await.unwrap();
+    let mut sent = 0;
+    while mouth.try_send(large.clone()).is_ok() {
+        sent += 1;
+    }
+    bed.clock().advance(2 * SECOND).await;
+    for _ in 0..sent {
+        ear.expect(Performative::Inform).await;
+    }
+    ear.expect(Performative::Request).text("late").await;
+    assert_eq!(fault.count(), 1);
+    bed.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn the_same_seed_gives_the_same_faults() {
     async fn survivors(seed: u64) -> Vec<String> {
         let bed = TestBed::with_seed(seed).await.unwrap();

@@ -77,7 +77,7 @@ async fn a_link_is_good_once() {
             .unwrap()
             .contains("was used")
     );
-    let unknown = json!({ "once": text(&Secret::random().unwrap()) }).to_string();
+    let unknown = json!({ "once": Secret::random().unwrap().text() }).to_string();
     assert_eq!(post(&window, "/session", "", &unknown).await.status(), 403);
     for wrong in ["", "{}", "{\"once\":\"x\"}", "[]"] {
         assert_eq!(post(&window, "/session", "", wrong).await.status(), 400);
@@ -88,7 +88,7 @@ async fn a_link_is_good_once() {
 async fn nothing_is_told_without_a_session() {
     let window = window();
     let key = entered(&window).await;
-    let other = text(&Secret::random().unwrap());
+    let other = Secret::random().unwrap().text();
     for path in ["/stream", "/ask", "/act", "/other"] {
         for key in ["", "x", &other] {
             assert_eq!(post(&window, path, key, "{}").await.status(), 403, "{path}");

@@ -28,7 +28,7 @@ const AT_LEAST: QueueLimits = QueueLimits {
     bytes: 64 << 10,
 };
 /// How often an event comes back before it is given up. An event that ends each agent that takes it must not end all.
-pub(super) const MOST_TRIES: u32 = 8;
+const MOST_TRIES: u32 = 8;
 /// The most events that are looked at for one that a free member may have.
 const MOST_PARKED: usize = 64;
 /// The same with the sealed events that wait for the key of a member.

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use sealbus_control::RefusalRecord;
 use sealbus_control::admin::ask;
+use sealbus_fipa::split_name;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::conversation::{Question, RECEIVER, Received, SENDER};
-use super::local_name;
 use super::report::Refusal;
 use super::stage::{PLATFORM, Stage};
 use crate::arguments::{AttackKind, DemoTransport};
@@ -329,7 +329,7 @@ async fn count(stage: &Stage, target: &Target, conversation: &str) -> Result<u32
         conversation: conversation.to_owned(),
     };
     let received: Received = stage
-        .converse(local_name(&target.receiver), "query-ref", &question)
+        .converse(split_name(&target.receiver).0, "query-ref", &question)
         .await?;
     Ok(received.received)
 }

@@ -1,5 +1,7 @@
 //! Reports of a node that come together.
 
+use sealbus_control::AgentState;
+use sealbus_control::attachment::AgentReport;
 use sealbus_control::node::{MOST_REPORTS, MasterAnswer, MasterRequest};
 
 use super::*;
@@ -50,4 +52,36 @@ async fn each_of_several_reports_is_heard_in_its_order_or_refused_by_itself() {
         });
         assert_eq!(heard.await.unwrap(), (FaultCode::BadRequest, Some(2)));
     }
+}
+
+#[tokio::test]
+async fn an_agent_that_reports_without_end_fills_no_memory_while_the_disk_is_full() {
+    let disk = Arc::new(MemoryStore::new());
+    let (desk, mut outward, _news) = open(parts(), disk.clone());
+    let process = expect(&desk, "guest").await.unwrap();
+    while outward.try_recv().is_ok() {}
+    disk.set_full(true);
+    for number in 0..3 * HELD {
+        let process = process.clone();
+        let state = match number % 2 {
+            0 => AgentState::Active,
+            _ => AgentState::Suspended,
+        };
+        let report = AgentReport::State { state };
+        let reported = desk.run(move |desk, now| {
+            desk.state.reported(&process, "guest", report, now);
+            Ok(())
+        });
+        assert_eq!(reported.await.unwrap_err().code, FaultCode::Storage);
+    }
+    disk.set_full(false);
+    desk.run(|_, _| Ok(())).await.unwrap();
+    let mut changes = Vec::new();
+    while let Ok(effect) = outward.try_recv() {
+        if let Outward::WhitePages { state, .. } = effect {
+            changes.push(state);
+        }
+    }
+    assert!(changes.len() <= HELD, "{} changes", changes.len());
+    assert_eq!(changes.last(), Some(&Some(AgentState::Suspended)));
 }

@@ -66,10 +66,21 @@ async fn a_revocation_whose_row_is_written_again_revokes_nothing_that_was_certif
     let again = certified().await;
     assert!(is_believed(&again).await);
 
+    let appended = tempfile::tempdir().unwrap();
+    let file = "unstored.log";
+    std::fs::copy(folder.path().join(file), appended.path().join(file)).unwrap();
     assert_eq!(ledger.acts().len(), 1);
     ledger.hand_in(&*store, "ca-2").await.unwrap();
     let waiting = store.scan(UNSTORED_ROW, None, 9).await.unwrap();
     assert_eq!(waiting.len(), 1);
+    take_in_rows(&*store, &desk).await;
+    let waiting = store.scan(UNSTORED_ROW, None, 9).await.unwrap();
+    assert!(waiting.is_empty());
+    assert!(is_believed(&again).await && !is_believed(&former).await);
+
+    // Another Master stood in for that one, and brings the same again.
+    let ledger = Ledger::open(appended.path()).unwrap();
+    ledger.hand_in(&*store, "ca-3").await.unwrap();
     take_in_rows(&*store, &desk).await;
     let waiting = store.scan(UNSTORED_ROW, None, 9).await.unwrap();
     assert!(waiting.is_empty());

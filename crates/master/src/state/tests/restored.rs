@@ -98,3 +98,23 @@ fn a_node_that_is_lost_too_makes_room_for_a_new_one_of_its_name() {
     let stranger = never_restored.come_back("node-9", description(), 0);
     assert_eq!(stranger.unwrap_err().code, FaultCode::NotPermitted);
 }
+
+#[test]
+fn a_node_that_comes_back_to_a_restored_state_takes_no_process_of_another_one_for_its_own() {
+    let (known, rows) = restored();
+    let mut master = load_at(&rows, 1000);
+    let liar = other(&known.node);
+    let of_node = master.nodes()[&known.node].process.clone();
+    let mut registered = |process: &str| {
+        let contact = ProcessContact {
+            process: process.to_owned(),
+            ..contact(&master, liar)
+        };
+        master.register(liar, description(), contact, None, &[], 2000)
+    };
+    for process in [&known.id, &of_node] {
+        let refused = registered(process).unwrap_err();
+        assert_eq!(refused.code, FaultCode::NotPermitted);
+    }
+    registered("begun since the backup").unwrap();
+}

@@ -1,3 +1,5 @@
+//! Bytes in JSON.
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use base64::Engine as _;

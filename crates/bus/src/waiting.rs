@@ -1,0 +1,42 @@
+//! Waiting for what others change, and for moments that may never come.
+
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+/// Looks until there is something, again after each of the `news`. None that come during a look are missed.
+pub async fn until<T>(news: &Notify, mut look: impl FnMut() -> Option<T>) -> T {
+    loop {
+        let told = news.notified();
+        tokio::pin!(told);
+        told.as_mut().enable();
+        if let Some(found) = look() {
+            return found;
+        }
+        told.await;
+    }
+}
+
+/// Waits until `at`; for ever if there is no such time.
+pub async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_news_are_missed_during_a_look() {
+        let (news, mut looks) = (Notify::new(), 0);
+        let third = until(&news, || {
+            news.notify_waiters();
+            looks += 1;
+            (looks == 3).then_some(looks)
+        });
+        assert_eq!(third.await, 3);
+    }
+}

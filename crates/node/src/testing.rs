@@ -1,0 +1,136 @@
+//! A node for tests. It is on no bus and has no Master.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use sealbus_seal::issuance::Grant;
+use sealbus_seal::{
+    CLOCK_SKEW, Credential, Fingerprint, Identity, KeyPair, PlatformName, RootAuthority,
+    SigningRequest, Trust, Validity,
+};
+use tokio::sync::{mpsc, watch};
+
+use super::isolation::{IsolationConfig, Sealing};
+use super::leaders::Leaders;
+use super::log::Logs;
+use super::memory::Memory;
+use super::processes::Processes;
+use super::reports::Reports;
+use super::shared::Shared;
+use super::witness::Witnesses;
+use sealbus_control::clock::{now, timestamp};
+use sealbus_control::directory::{MOST_FOLLOWED, RecentNames, Replica};
+use sealbus_control::node::MasterRequest;
+use sealbus_control::{
+    Blob, NodeDescription, PlatformDescription, ProcessContact, TransportDescription,
+};
+use sealbus_enrolment::Enrolment;
+use sealbus_keeping::node_journal::NodeJournal;
+
+const NAME: &str = "node-1";
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn platform() -> PlatformName {
+    PlatformName::new("factory").unwrap()
+}
+
+/// A certificate of the node, and the root above it.
+pub(crate) fn certified() -> (Credential, Vec<u8>) {
+    let platform = platform();
+    let day = Validity::starting(timestamp(now()), DAY);
+    let root = RootAuthority::create(&platform, day).unwrap();
+    let authority = root.create_authority("ca-1", day).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
+    let identity = Identity::node(&platform, NAME).unwrap();
+    let grant = Grant::by_operator(identity, HERE);
+    let issued = authority.issue(&grant, &request, day).unwrap();
+    let credential = Credential::new(key, issued.chain).unwrap();
+    (credential, root.certificate().to_vec())
+}
+
+/// A node with this state folder, and the reports for its Master.
+pub(crate) async fn node(
+    folder: &Path,
+    isolation: IsolationConfig,
+) -> (Arc<Shared>, mpsc::UnboundedReceiver<MasterRequest>) {
+    let (credential, root) = certified();
+    let sealing = Sealing::open(isolation, folder).await.unwrap();
+    let memory = Memory::open(folder).unwrap();
+    let nowhere = ProcessContact {
+        node: "master".to_owned(),
+        process: "0".repeat(32),
+        address: SocketAddr::new(HERE, 1),
+    };
+    let description = PlatformDescription {
+        name: platform().to_string(),
+        level: "auth".to_owned(),
+        roots: vec![Blob(root.clone())],
+        certificate_lifetime: 3600,
+        max_message: 1 << 20,
+        master: nowhere.clone(),
+        control: nowhere,
+        transport: TransportDescription::Mesh,
+    };
+    let enrolment = Enrolment {
+        platform: platform(),
+        addresses: vec!["127.0.0.1:1".to_owned()],
+        root: Fingerprint::of(&root),
+    };
+    let opened = NodeJournal::open(&folder.join("journal"), NAME, &platform(), 1 << 20).unwrap();
+    let (reports, queue) = Reports::new();
+    let shared = Shared {
+        name: NAME.to_owned(),
+        description: NodeDescription {
+            address: HERE,
+            host: "here".to_owned(),
+            processors: 1,
+            version: "0".to_owned(),
+            isolation: sealing.at_level("auth"),
+        },
+        platform: RwLock::new(description),
+        credential: ArcSwap::from_pointee(credential),
+        root: enrolment.root,
+        leaders: Leaders::new(enrolment, memory.clone()).unwrap(),
+        trust: Arc::new(Trust::new(platform(), &[root.into()], CLOCK_SKEW).unwrap()),
+        held: Mutex::default(),
+        denying: tokio::sync::Mutex::default(),
+        lacks_denials: AtomicBool::new(false),
+        holds_later_denials: AtomicBool::new(false),
+        lacks_denials_beside: AtomicBool::new(false),
+        replica: Mutex::new(Replica::default()),
+        former: Mutex::default(),
+        questions: AtomicUsize::new(0),
+        wanting: tokio::sync::Notify::new(),
+        telling: tokio::sync::Mutex::default(),
+        heard: watch::Sender::default(),
+        nodes: Mutex::default(),
+        asked: Mutex::new(RecentNames::new(MOST_FOLLOWED)),
+        processes: Processes::default(),
+        post: Arc::new(opened.post),
+        letters_in_order: tokio::sync::Mutex::default(),
+        channel_logs: Arc::new(opened.logs),
+        journal: opened.journal,
+        logs: Logs::open(folder).unwrap(),
+        refusals: Mutex::default(),
+        witness: Witnesses::new(folder),
+        memory,
+        presence: watch::Sender::new(None),
+        reports,
+        socket: super::socket_of(folder),
+        sealing: Arc::new(sealing),
+        rooms: Mutex::default(),
+        attachment: Some(SocketAddr::new(HERE, 1)),
+        leaving: watch::Sender::new(None),
+        parted: watch::Sender::new(false),
+    };
+    (Arc::new(shared), queue)
+}
