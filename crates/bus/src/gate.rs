@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
@@ -10,7 +11,7 @@ use crate::waiting::until;
 
 /// The number of messages that a sender may send after its turn before it queues again, as long as there is room. A
 /// turn for one message alone would cost a switch of tasks, and often a write, for each message.
-const BURST: u32 = 128;
+const BURST: u32 = 512;
 /// The number of remembered senders that have had their turn, besides the waiting senders.
 const REMEMBERED: usize = 1024;
 /// The number of senders that are never remembered.
@@ -34,7 +35,7 @@ pub struct Gate {
         clippy::box_collection,
         reason = "every agent has two gates, and senders seldom wait"
     )]
-    standings: Mutex<Option<Box<HashMap<u64, Standing>>>>,
+    standings: Mutex<Option<Box<HashMap<u64, Standing, RandomState>>>>,
 }
 
 #[derive(Debug, Default)]

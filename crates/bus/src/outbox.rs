@@ -20,7 +20,7 @@ use crate::delegation::Delegation;
 use crate::error::{SendError, TrySendError, Unsent};
 use crate::limits::{Excess, excess, is_plain};
 use crate::permission::Permit;
-use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent};
+use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent, Way};
 use crate::transport::Outgoing;
 
 use level::check_level;
@@ -41,10 +41,11 @@ pub struct Outbox {
     turn: Turn,
 }
 
-/// The last used route, and the permission to use it.
+/// The last used route, the permission to use it, and where it led.
 struct Last {
     route: Arc<Route>,
     permit: Permit,
+    way: Option<Way>,
 }
 
 /// Why an attempt for one receiver ended short of acceptance.
@@ -191,7 +192,7 @@ impl Outbox {
     fn check_for(&self, message: &AclMessage, receiver: &str) -> Result<(), SendError> {
         match (chain_of(message), &mut *self.last.lock()) {
             (Some(chain), _) => self.check_chain(&chain, receiver),
-            (None, Some(Last { route, permit })) if *route.name == *receiver => {
+            (None, Some(Last { route, permit, .. })) if *route.name == *receiver => {
                 self.check_permission(permit, receiver)
             }
             (None, _) => self.check_permission(&mut Permit::default(), receiver),
@@ -394,18 +395,19 @@ impl Outbox {
         self.check_standing().map_err(Stopped::Failed)?;
         let mut last = self.last.lock();
         loop {
-            let Last { route, permit } = match &mut *last {
+            let Last { route, permit, way } = match &mut *last {
                 Some(last) if *last.route.name == *receiver => last,
                 other => {
                     let mut permit = Permit::default();
                     // The check comes before the search for the receiver.
                     self.check_parcel(parcel, &mut permit, receiver)?;
                     let route = self.bus.route(receiver);
-                    other.insert(Last { route, permit })
+                    let way = None;
+                    other.insert(Last { route, permit, way })
                 }
             };
             self.check_parcel(parcel, permit, receiver)?;
-            match self.bus.send_along(route, parcel, my_turn) {
+            match self.bus.send_again(route, way, parcel, my_turn) {
                 Sent::Accepted => {
                     self.agent.count_sent(1);
                     return Ok(());

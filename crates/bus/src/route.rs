@@ -121,7 +121,10 @@ pub(crate) enum State {
 /// The route to one agent. All messages to the agent from this process go through it, in order.
 pub(crate) struct Route {
     pub(crate) name: Arc<str>,
+    /// Only [`change`](Self::change) changes it.
     pub(crate) state: Mutex<State>,
+    /// Counts the changes of the state, under its lock.
+    changes: AtomicU64,
     /// The gate at which senders wait while messages are held.
     pub(crate) gate: Gate,
     /// Wakes the task that looks for the receiver.
@@ -130,6 +133,18 @@ pub(crate) struct Route {
     pub(crate) denials: Mutex<Denials>,
     /// How long answers may wait for the agent.
     pub(crate) patience: Mutex<Patience>,
+}
+
+/// The way of a sender's last message. The next one takes it without the lock of the route's state, as long as the route
+/// [leads](Route::leads) there.
+///
+/// So a message may come to the destination although the state has just changed. That is as if it had come before the change:
+/// - The sender's earlier messages took the same way. Had one been held, this message would have found the count higher.
+/// - The destination gives it back with the messages that it took before, or not at all. A state asks for them after the
+///   change, and a [destination of a session](Destination::session) takes nothing once it gives back. A way leads to no other.
+pub(crate) struct Way {
+    pub(crate) destination: Arc<dyn Destination>,
+    changes: u64,
 }
 
 #[derive(Default)]
@@ -296,6 +311,7 @@ impl Route {
         Self {
             name,
             state: Mutex::new(state),
+            changes: AtomicU64::new(0),
             gate: Gate::default(),
             news: Notify::new(),
             denials: Mutex::default(),
@@ -309,5 +325,28 @@ impl Route {
             State::Held(held) => held.awaiting_return || !held.queue.is_empty(),
             State::Local(_) | State::Remote(_) | State::Ended => false,
         }
+    }
+
+    /// Changes the state, whose lock the caller holds.
+    pub(crate) fn change(&self, state: &mut State, new: State) {
+        *state = new;
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// The way that messages take in this state, whose lock the caller holds.
+    pub(crate) fn way(&self, state: &State) -> Option<Way> {
+        match state {
+            State::Remote(destination) if destination.session().is_some() => Some(Way {
+                destination: destination.clone(),
+                changes: self.changes.load(Ordering::Relaxed),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether the state has not changed since this was the way.
+    #[inline]
+    pub(crate) fn leads(&self, way: &Way) -> bool {
+        self.changes.load(Ordering::Acquire) == way.changes
     }
 }

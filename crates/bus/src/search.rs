@@ -169,7 +169,7 @@ impl Search {
                 Err(NotSent::Impossible(reason)) => fail(bus, &message, &route.name, &reason),
             }
         }
-        *state = match way {
+        let found = match way {
             // The agent has left since it was found.
             State::Local(agent) if agent.mailbox().closed().is_some() => {
                 return Stopped::WayEnded;
@@ -178,6 +178,7 @@ impl Search {
             State::Remote(destination) => State::Remote(destination.clone()),
             State::Held(_) | State::Ended => return Stopped::WayEnded,
         };
+        route.change(&mut state, found);
         drop(state);
         route.gate.open_all();
         Stopped::Sent
@@ -204,7 +205,7 @@ pub(crate) fn abandon(
         _ => return,
     };
     let lost = held.drain();
-    *state = State::Ended;
+    route.change(&mut state, State::Ended);
     routes.remove(&route.name);
     drop(state);
     drop(routes);

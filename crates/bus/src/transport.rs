@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sealbus_fipa::bitefficient::Rest;
 use sealbus_fipa::{AclMessage, EncodeError, bitefficient};
 use sealbus_seal::{Credential, Identity, SecurityLevel};
 use thiserror::Error;
@@ -159,7 +160,8 @@ pub trait Destination: Send + Sync {
     }
 
     /// The session that the messages to this destination belong to; `None` where they may arrive in another order, or in
-    /// several processes. A message that the destination takes is one of this session.
+    /// several processes. A message that the destination takes is one of this session. A destination of a session that has
+    /// answered [`Rejected::Moving`] or [`Rejected::Closed`] takes nothing any more.
     fn session(&self) -> Option<SessionNumber> {
         None
     }
@@ -263,6 +265,15 @@ impl<'a> Outgoing<'a> {
         match &self.source {
             Source::Message(message) => message.content_bytes().map_or(0, <[u8]>::len),
             Source::Encoded(payload) | Source::Sealed(payload) => payload.len(),
+        }
+    }
+
+    /// The bit-efficient encoding without `beginning`, if it is recognised that it begins with that: see [`Rest::behind`].
+    #[inline]
+    pub fn rest_behind(&self, beginning: &[u8]) -> Option<Rest<'a>> {
+        match &self.source {
+            Source::Message(message) => Rest::behind(message, beginning),
+            Source::Encoded(_) | Source::Sealed(_) => None,
         }
     }
 

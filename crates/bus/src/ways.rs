@@ -10,7 +10,9 @@ use crate::agent::LocalAgent;
 use crate::bus::Bus;
 use crate::error::{Rejected, UndeliverableReason};
 use crate::mailbox::PushError;
-use crate::route::{Bottleneck, HeldBody, HeldMessage, HeldMessages, Parcel, Route, Sent, State};
+use crate::route::{
+    Bottleneck, HeldBody, HeldMessage, HeldMessages, Parcel, Route, Sent, State, Way,
+};
 use crate::search;
 use crate::transport::Destination;
 
@@ -48,14 +50,14 @@ impl Bus {
                 State::Local(_) => {
                     let held = HeldMessages::new(&self.inner.held_bytes, false);
                     search::start(self, &route, &held);
-                    *state = State::Held(held);
+                    route.change(&mut state, State::Held(held));
                     None
                 }
                 State::Remote(destination) => {
                     let destination = Arc::clone(destination);
                     let held = HeldMessages::new(&self.inner.held_bytes, true);
                     search::start(self, &route, &held);
-                    *state = State::Held(held);
+                    route.change(&mut state, State::Held(held));
                     Some(destination)
                 }
             }
@@ -99,7 +101,7 @@ impl Bus {
         if let State::Local(known) = &*state
             && Arc::ptr_eq(known, agent)
         {
-            *state = State::Ended;
+            route.change(&mut state, State::Ended);
             routes.remove(agent.name());
             drop(state);
             route.gate.open_all();
@@ -161,7 +163,7 @@ impl Bus {
                     let mut waiting = HeldMessages::new(&self.inner.held_bytes, false);
                     waiting.push_front_all(held);
                     search::start(self, &route, &waiting);
-                    *state = State::Held(waiting);
+                    route.change(&mut state, State::Held(waiting));
                 }
                 State::Ended => continue,
             }
@@ -204,7 +206,7 @@ impl Bus {
             State::Held(held) if !held.queue.is_empty() => true,
             State::Local(_) => false,
             State::Held(_) | State::Remote(_) | State::Ended => {
-                *state = State::Ended;
+                route.change(&mut state, State::Ended);
                 routes.remove(receiver);
                 drop(state);
                 route.gate.open_all();
@@ -226,7 +228,7 @@ impl Bus {
                 let mut held = HeldMessages::new(&self.inner.held_bytes, false);
                 held.push_back(message);
                 search::start(self, route, &held);
-                *state = State::Held(held);
+                route.change(&mut state, State::Held(held));
             }
             State::Ended => return Sent::Stale,
         }
@@ -240,8 +242,40 @@ impl Bus {
         parcel: &Parcel<'_>,
         my_turn: bool,
     ) -> Sent {
-        let number = parcel.sender.number();
         let mut state = route.state.lock();
+        self.send_in(route, &mut state, parcel, my_turn)
+    }
+
+    /// As [`send_along`](Self::send_along), for a sender that remembers the way of its last message.
+    #[inline]
+    pub(crate) fn send_again(
+        &self,
+        route: &Arc<Route>,
+        known: &mut Option<Way>,
+        parcel: &Parcel<'_>,
+        my_turn: bool,
+    ) -> Sent {
+        if let Some(way) = known
+            && route.leads(way)
+            && let Ok(sent) = give(&way.destination, parcel, my_turn)
+        {
+            return sent;
+        }
+        let mut state = route.state.lock();
+        let sent = self.send_in(route, &mut state, parcel, my_turn);
+        *known = route.way(&state);
+        sent
+    }
+
+    /// Tries to send along a route in this state, whose lock the caller holds.
+    fn send_in(
+        &self,
+        route: &Arc<Route>,
+        state: &mut State,
+        parcel: &Parcel<'_>,
+        my_turn: bool,
+    ) -> Sent {
+        let number = parcel.sender.number();
         let mut held = match &mut *state {
             State::Local(agent) => {
                 let full = |agent: &Arc<LocalAgent>| Sent::Full(Bottleneck::Mailbox(agent.clone()));
@@ -259,26 +293,10 @@ impl Bus {
                     Err(PushError::Closed(..)) => HeldMessages::new(&self.inner.held_bytes, false),
                 }
             }
-            State::Remote(destination) => {
-                let full = |destination: &Arc<dyn Destination>| {
-                    Sent::Full(Bottleneck::Destination(destination.clone()))
-                };
-                let congested = || Sent::Full(Bottleneck::Sender(parcel.sender.clone()));
-                if !my_turn && destination.gate().is_crowded_for(number) {
-                    return full(destination);
-                }
-                if !my_turn && parcel.sender.gate().is_crowded_for(number) {
-                    return congested();
-                }
-                match parcel.send(&**destination) {
-                    Ok(()) => return Sent::Accepted,
-                    Err(Rejected::Full) => return full(destination),
-                    Err(Rejected::Congested) => return congested(),
-                    Err(Rejected::Impossible(reason)) => return Sent::Impossible(reason),
-                    Err(Rejected::Moving) => HeldMessages::new(&self.inner.held_bytes, true),
-                    Err(Rejected::Closed) => HeldMessages::new(&self.inner.held_bytes, false),
-                }
-            }
+            State::Remote(destination) => match give(destination, parcel, my_turn) {
+                Ok(sent) => return sent,
+                Err(Ended { is_awaited }) => HeldMessages::new(&self.inner.held_bytes, is_awaited),
+            },
             State::Held(held) => {
                 let config = self.config();
                 let in_all = self.inner.held_bytes.load(Ordering::Relaxed);
@@ -303,7 +321,39 @@ impl Bus {
             Err(reason) => return Sent::Impossible(reason),
         }
         search::start(self, route, &held);
-        *state = State::Held(held);
+        route.change(state, State::Held(held));
         Sent::Accepted
+    }
+}
+
+/// A destination takes nothing any more.
+struct Ended {
+    /// Whether messages that it took come back.
+    is_awaited: bool,
+}
+
+/// Gives a message to a destination.
+#[inline]
+fn give(
+    destination: &Arc<dyn Destination>,
+    parcel: &Parcel<'_>,
+    my_turn: bool,
+) -> Result<Sent, Ended> {
+    let number = parcel.sender.number();
+    let full = || Ok(Sent::Full(Bottleneck::Destination(destination.clone())));
+    let congested = || Ok(Sent::Full(Bottleneck::Sender(parcel.sender.clone())));
+    if !my_turn && destination.gate().is_crowded_for(number) {
+        return full();
+    }
+    if !my_turn && parcel.sender.gate().is_crowded_for(number) {
+        return congested();
+    }
+    match parcel.send(&**destination) {
+        Ok(()) => Ok(Sent::Accepted),
+        Err(Rejected::Full) => full(),
+        Err(Rejected::Congested) => congested(),
+        Err(Rejected::Impossible(reason)) => Ok(Sent::Impossible(reason)),
+        Err(Rejected::Moving) => Err(Ended { is_awaited: true }),
+        Err(Rejected::Closed) => Err(Ended { is_awaited: false }),
     }
 }

@@ -3,16 +3,17 @@
 #![allow(clippy::unwrap_used)]
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealbus_bus::{
     Acknowledgement, BoxFuture, Bus, BusConfig, Capabilities, Destination, Gate, LocalAgent,
     Location, Mailbox, Outbox, Outgoing, ProcessEndpoint, Provenance, ReceivedMessage, Rejected,
-    ResolveError, Resolver, Returned, Transport, TransportError, UndeliverableReason,
+    ResolveError, Resolver, Returned, SessionNumber, Transport, TransportError,
+    UndeliverableReason,
 };
-use sealbus_fipa::{AclMessage, Expression, Performative, bitefficient};
+use sealbus_fipa::{AclMessage, Expression, Limits, Performative, bitefficient};
 use sealbus_seal::{Credential, Identity, PlatformName, ProcessId, SecurityLevel};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -36,12 +37,36 @@ fn say(receiver: &str, text: &str) -> AclMessage {
         .with_content(text)
 }
 
-/// Says that everybody is in one other process.
-struct Elsewhere(ProcessEndpoint);
+/// Says that everybody is in one other process, or on the way.
+struct Elsewhere {
+    process: ProcessEndpoint,
+    in_transit: AtomicBool,
+}
+
+impl Elsewhere {
+    fn new(bus: &Bus) -> Arc<Self> {
+        let identity = Identity::process(
+            &bus.config().platform,
+            "node-1",
+            ProcessId::from_bytes([1; 16]),
+        );
+        Arc::new(Self {
+            process: ProcessEndpoint {
+                identity: identity.unwrap(),
+                address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            },
+            in_transit: AtomicBool::new(false),
+        })
+    }
+}
 
 impl Resolver for Elsewhere {
     fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Location, ResolveError>> {
-        Box::pin(async { Ok(Location::Process(self.0.clone())) })
+        let location = match self.in_transit.load(Ordering::SeqCst) {
+            true => Location::InTransit,
+            false => Location::Process(self.process.clone()),
+        };
+        Box::pin(async { Ok(location) })
     }
 }
 
@@ -53,7 +78,7 @@ struct Narrow {
     gate: Gate,
 }
 
-struct NarrowTransport(Arc<Narrow>);
+struct OneWay(Arc<dyn Destination>);
 
 struct NarrowWay(Arc<Narrow>);
 
@@ -75,9 +100,9 @@ impl Destination for NarrowWay {
     fn recall(&self) {}
 }
 
-impl Transport for NarrowTransport {
+impl Transport for OneWay {
     fn name(&self) -> &'static str {
-        "narrow"
+        "one way"
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -116,7 +141,7 @@ impl Transport for NarrowTransport {
         _: &ProcessEndpoint,
         _: &str,
     ) -> Result<Arc<dyn Destination>, TransportError> {
-        Ok(Arc::new(NarrowWay(self.0.clone())))
+        Ok(self.0.clone())
     }
 }
 
@@ -124,13 +149,9 @@ impl Transport for NarrowTransport {
 fn narrow(change: impl FnOnce(&mut BusConfig)) -> (Bus, Arc<Narrow>) {
     let bus = bus(change);
     let narrow = Arc::new(Narrow::default());
-    let platform = &bus.config().platform;
-    let process = ProcessEndpoint {
-        identity: Identity::process(platform, "node-1", ProcessId::from_bytes([1; 16])).unwrap(),
-        address: SocketAddr::from(([127, 0, 0, 1], 1)),
-    };
-    assert!(bus.set_transport(Arc::new(NarrowTransport(narrow.clone()))));
-    assert!(bus.set_resolver(Arc::new(Elsewhere(process))));
+    let way = Arc::new(NarrowWay(narrow.clone()));
+    assert!(bus.set_transport(Arc::new(OneWay(way))));
+    assert!(bus.set_resolver(Elsewhere::new(&bus)));
     (bus, narrow)
 }
 
@@ -306,6 +327,73 @@ async fn what_this_process_encoded_is_never_lost_for_its_form() {
         let again = ReceivedMessage::from_bytes(payload, Provenance::Claimed);
         assert_eq!(again.is_ok(), is_long);
     }
+}
+
+/// A way that takes every message.
+struct Wide {
+    taken: Mutex<Vec<String>>,
+    gate: Gate,
+    session: SessionNumber,
+}
+
+impl Destination for Wide {
+    fn try_send(&self, _: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
+        let mut payload = Vec::new();
+        outgoing.encode_into(&mut payload).unwrap();
+        let message = bitefficient::decode(&payload, &Limits::DEFAULT).unwrap();
+        let text = message.content_text().unwrap().to_owned();
+        self.taken.lock().unwrap().push(text);
+        Ok(())
+    }
+
+    fn session(&self) -> Option<SessionNumber> {
+        Some(self.session)
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    fn recall(&self) {}
+}
+
+#[tokio::test]
+async fn a_sender_that_knows_the_way_overtakes_nothing_that_is_held() {
+    let bus = bus(|_| ());
+    let wide = Arc::new(Wide {
+        taken: Mutex::default(),
+        gate: Gate::default(),
+        session: SessionNumber::next(),
+    });
+    let taken = || wide.taken.lock().unwrap().clone();
+    let elsewhere = Elsewhere::new(&bus);
+    assert!(bus.set_transport(Arc::new(OneWay(wide.clone()))));
+    assert!(bus.set_resolver(elsewhere.clone()));
+    let (alice, _mailbox) = agent(&bus, "alice");
+    let arrive = |count: usize| {
+        timeout(LONG, async move {
+            while taken().len() < count {
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    alice.try_send(say("bob", "1")).unwrap();
+    arrive(1).await.unwrap();
+    for number in ["2", "3"] {
+        alice.try_send(say("bob", number)).unwrap();
+    }
+    assert_eq!(taken(), ["1", "2", "3"]);
+
+    elsewhere.in_transit.store(true, Ordering::SeqCst);
+    let back = returned(alice.agent(), say("bob", "back"));
+    bus.returned("bob@factory", vec![back], false, || ());
+    alice.try_send(say("bob", "4")).unwrap();
+    assert_eq!(taken().len(), 3);
+    elsewhere.in_transit.store(false, Ordering::SeqCst);
+    bus.location_changed("bob@factory");
+    arrive(5).await.unwrap();
+    alice.try_send(say("bob", "5")).unwrap();
+    assert_eq!(taken(), ["1", "2", "3", "back", "4", "5"]);
 }
 
 /// Never knows where anybody is.

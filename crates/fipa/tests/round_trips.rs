@@ -6,8 +6,10 @@ mod arbitrary;
 
 use arbitrary::{portable_envelope, portable_message, wild_envelope, wild_message};
 use proptest::prelude::*;
+use sealbus_fipa::bitefficient::Rest;
 use sealbus_fipa::{
-    Limits, bitefficient, detect, envelope, representation, representations, string,
+    AclMessage, Aid, Content, Limits, Performative, bitefficient, detect, envelope, representation,
+    representations, string,
 };
 
 /// Encodings are found by their FIPA names and by their short names.
@@ -26,6 +28,60 @@ fn the_encodings_are_known_by_their_names() {
         );
     }
     assert!(representation("LEAP").is_none());
+}
+
+/// The part of the encoding that messages with other content begin with, too.
+fn beginning(message: &AclMessage) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bitefficient::encode(message, &mut bytes).ok()?;
+    let content = message.content_bytes().map_or(0, <[u8]>::len);
+    bytes.truncate(bytes.len() - content - 2);
+    Some(bytes)
+}
+
+#[test]
+fn usual_messages_are_recognised_by_their_beginning() {
+    let usual = AclMessage::new(Performative::Request)
+        .with_sender(Aid::new("alice@factory").unwrap())
+        .with_receiver(Aid::new("bob@factory").unwrap())
+        .with_receiver(Aid::new("a".repeat(100)).unwrap())
+        .with_language("fipa-sl")
+        .with_encoding("utf-8")
+        .with_ontology("sale")
+        .with_protocol("fipa-request")
+        .with_conversation_id("sale-7")
+        .with_reply_with("two")
+        .with_in_reply_to("one");
+    for length in [0, 1, 64, 65, 255, 256, 65_535] {
+        for content in [
+            Content::from("x".repeat(length)),
+            Content::from(vec![0_u8; length]),
+        ] {
+            let message = usual.clone().with_content(content);
+            let mut whole = Vec::new();
+            bitefficient::encode(&message, &mut whole).unwrap();
+            let mut joined = beginning(&message).unwrap();
+            let rest = Rest::behind(&message, &joined).unwrap();
+            rest.append_to(&mut joined);
+            assert_eq!(joined, whole);
+        }
+    }
+    let begins = beginning(&usual.clone().with_content("x")).unwrap();
+    for other in [
+        usual.clone(),
+        usual.clone().with_content("with a \0"),
+        usual.clone().with_content(vec![1_u8]),
+        usual
+            .clone()
+            .with_content("x")
+            .with_conversation_id("sale-8"),
+        usual
+            .clone()
+            .with_content("x")
+            .with_reply_to(Aid::new("bob@factory").unwrap()),
+    ] {
+        assert_eq!(Rest::behind(&other, &begins), None);
+    }
 }
 
 proptest! {
@@ -99,6 +155,29 @@ proptest! {
             }
         }
         prop_assert_eq!(around, whole);
+    }
+
+    #[test]
+    fn behind_a_beginning_stands_the_rest_of_the_encoding(
+        message in wild_message(),
+        other in wild_message(),
+        cut in any::<proptest::sample::Index>(),
+    ) {
+        let mut whole = Vec::new();
+        let encoded = bitefficient::encode(&message, &mut whole);
+        let with_other_content = AclMessage { content: other.content.clone(), ..message.clone() };
+        for from in [&message, &with_other_content, &other] {
+            let Some(beginning) = beginning(from) else { continue };
+            for end in [beginning.len(), cut.index(beginning.len() + 1)] {
+                let mut joined = beginning[..end].to_vec();
+                if let Some(rest) = Rest::behind(&message, &joined) {
+                    rest.append_to(&mut joined);
+                    prop_assert_eq!(rest.length(), joined.len() - end);
+                    prop_assert!(encoded.is_ok());
+                    prop_assert_eq!(&joined, &whole);
+                }
+            }
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ use sealbus_seal::{
     CertificateChain, Credential, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
 };
 
-use self::sent::{Former, Memory, Sent};
+use self::sent::{Beginning, Former, Memory, Sent};
 use self::signing::{Signatures, Signing};
 use crate::flow::{Credit, Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
@@ -152,6 +152,8 @@ struct Target {
     /// The pieces of a message that is coming back.
     piece: Vec<u8>,
     sent: Sent,
+    /// The beginning of the last message that was encoded for it. Others that join its frame begin so.
+    beginning: Option<Beginning>,
     /// The last sender: its number and handle, and the connection and the count of returned handles when it was bound.
     last_sender: (u64, u32, (u64, u64)),
 }
@@ -354,6 +356,7 @@ impl Outward {
             unproved_limit: 0,
             piece: Vec::new(),
             sent: Sent::default(),
+            beginning: None,
             last_sender: (0, 0, (0, 0)),
         });
         self.session.append(&Frame::Target {

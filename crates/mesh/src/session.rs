@@ -11,6 +11,8 @@ mod violation;
 use std::convert::Infallible;
 use std::io::IoSlice;
 
+use sealbus_fipa::bitefficient::Rest;
+
 use crate::frame::{Frame, Hello, Token};
 
 pub use unacknowledged::Shared;
@@ -135,6 +137,18 @@ impl Session {
     ) -> Result<(), E> {
         self.unacknowledged
             .append_message(sender, target, is_signed, write)
+    }
+
+    /// Adds a message to the last frame, as [`append_message`](Self::append_message) may do, if `rest` finds without encoding it
+    /// what it has behind the beginning of the messages there. Returns that. `None`: nothing was added.
+    #[inline]
+    pub fn join<'a>(
+        &mut self,
+        sender: u32,
+        target: u32,
+        rest: impl FnOnce(&[u8]) -> Option<Rest<'a>>,
+    ) -> Option<&[u8]> {
+        self.unacknowledged.join(sender, target, rest)
     }
 
     /// Appends a counted frame that `write` encodes itself, with the number that it is given.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use intruder::scene::{Scene, from};
 use intruder::{Intruder, Seen};
 use sealbus_bus::{Location, Mailbox, Outbox, ProcessEndpoint, RefusalReason};
-use sealbus_fipa::{Aid, Performative, bitefficient};
+use sealbus_fipa::{Aid, Content, Performative, bitefficient};
 use sealbus_mesh::frame::{Frame, Kind, Why};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::binding::Binding;
@@ -154,6 +154,62 @@ async fn at_auth_only_what_was_sent_is_sent_on() {
 #[tokio::test]
 async fn at_signed_only_what_was_sent_is_signed_again() {
     only_what_was_sent_is_sent_on(SecurityLevel::Signed).await;
+}
+
+/// Messages that travelled in a row come back one by one.
+#[tokio::test]
+async fn of_a_row_only_what_was_sent_is_sent_on() {
+    let scene = Scene::new().await;
+    let (mut intruder, taken, writer, mut answers) = written(&scene).await;
+    let contents: Vec<Content> = (0..150_u8)
+        .map(|number| match number / 10 % 3 {
+            0 => Content::from(number.to_string()),
+            1 => Content::from(vec![number; 3]),
+            _ => Content::from(vec![number; 300]),
+        })
+        .collect();
+    for content in &contents {
+        let message = inform("bob@factory", "").with_content(content.clone());
+        writer.try_send(message).unwrap();
+    }
+    let mut payloads = vec![taken.payload.clone()];
+    let mut in_rows = 0;
+    while payloads.len() <= contents.len() {
+        let seen = soon(intruder.next()).await;
+        match seen.expect("the peer ended the connection") {
+            Seen::Message { payload, .. } => payloads.push(payload),
+            Seen::Row { payloads: row } => {
+                in_rows += row.len();
+                payloads.extend(row);
+            }
+            _ => {}
+        }
+    }
+    assert!(in_rows > contents.len() / 2, "{in_rows}");
+
+    // Bob has moved to an honest process.
+    let honest = scene.platform.process("node-2").await;
+    let (_, mut bob) = scene.platform.agent(&honest, "bob@factory");
+    // With another act, and with another content.
+    let mut forged = [payloads[150].clone(), payloads[150].clone()];
+    forged[0][2] = Performative::Request.code();
+    *forged[1].iter_mut().nth_back(1).unwrap() ^= 1;
+    for payload in payloads.iter().chain(&forged).chain(&payloads[150..]) {
+        give_back(&mut intruder, &taken, Why::Moving, payload).await;
+    }
+    close_target(&mut intruder, taken.target).await;
+
+    let wanted = std::iter::once(Content::from("good day")).chain(contents);
+    for content in wanted {
+        let message = soon(bob.recv()).await.unwrap().into_message();
+        assert_eq!(message.content, Some(content));
+    }
+    assert_eq!(scene.count(RefusalReason::NotProved), 3);
+    assert!(
+        answers.try_recv().is_none(),
+        "the writer was told of a failure"
+    );
+    scene.unharmed().await;
 }
 
 #[tokio::test]

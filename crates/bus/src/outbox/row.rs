@@ -70,13 +70,14 @@ impl Outbox {
         };
         self.check_standing()?;
         let mut last = self.last.lock();
-        let Last { route, permit } = match &mut *last {
+        let Last { route, permit, .. } = match &mut *last {
             Some(last) if *last.route.name == *receiver.name => last,
             other => {
                 let mut permit = Permit::default();
                 self.check_permission(&mut permit, &receiver.name)?;
                 let route = self.bus.route(&receiver.name);
-                other.insert(Last { route, permit })
+                let way = None;
+                other.insert(Last { route, permit, way })
             }
         };
         self.check_permission(permit, &receiver.name)?;

@@ -2,10 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The messages that a sender sends in its turn. Each turn may end with a write, so longer ones cost less a message.
+/// The messages that a sender sends in its turn: a multiple of [`OPERATIONS`]. Each turn may end with a write, so longer ones
+/// cost less a message.
 pub(super) const LONGEST: usize = 512;
 /// The operations of a task in its turn, as Tokio counts them.
 const OPERATIONS: usize = 128;
+const _: () = assert!(LONGEST.is_multiple_of(OPERATIONS));
 
 /// The turns of a sender of single messages.
 #[derive(Debug, Default)]

@@ -276,7 +276,7 @@ pub(super) fn write_content(content: &Content, form: TextForm, out: &mut Vec<u8>
 }
 
 /// Whether readers would take the unquoted text for a quoted one.
-fn misleads(text: &str) -> bool {
+pub(super) fn misleads(text: &str) -> bool {
     matches!(text.as_bytes().first(), Some(b'"' | b'#')) && unquote(text).len() != text.len()
 }
 

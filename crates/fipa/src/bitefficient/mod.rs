@@ -5,6 +5,7 @@
 //! in every form known in the wild. `docs/encodings.md` explains which form is written.
 
 use alloc::vec::Vec;
+mod alike;
 mod codetable;
 mod encode;
 mod encoded;
@@ -16,6 +17,7 @@ mod scan;
 mod token;
 mod view;
 
+pub use alike::Rest;
 pub use codetable::CodeTable;
 pub use encode::{TextForm, encode, encode_around_content, encode_with};
 pub(crate) use encode::{write_byte_string, write_date_time};

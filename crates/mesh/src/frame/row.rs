@@ -5,7 +5,10 @@
 //! first message | (length u16 | rest of a message)* | length of the first message u16 | length of the beginning u16
 //! ```
 
+use std::ops::Range;
+
 use bytes::Bytes;
+use sealbus_fipa::bitefficient::Rest;
 
 use super::{LONGEST_ROW, MESSAGE_START, put_length};
 
@@ -108,25 +111,64 @@ impl Joinable {
         let own = self.start + MESSAGE_START;
         let is_alike = (self.sender, self.target, self.beginning)
             == (next.sender, next.target, next.beginning)
-            && next.start - self.start + next.first <= LONGEST_ROW
-            && self.beginning * (self.count + 1) <= MOST_REPEATED
+            && self.has_room(next.start, next.first)
             && out[own..own + self.beginning] == out[payload..rest];
         if is_alike {
-            let end = match self.is_row {
-                true => next.start - TRAILER,
-                false => next.start,
-            };
+            let end = self.end(next.start);
             let length = next.first - next.beginning;
             out.copy_within(rest.., end + 2);
             out.truncate(end + 2 + length);
             // Both are shorter than LONGEST_ROW.
             out[end..end + 2].copy_from_slice(&(length as u16).to_le_bytes());
-            put_length(out, self.first);
-            put_length(out, self.beginning);
-            self.count += 1;
-            self.is_row = true;
+            self.joined(out);
         }
         is_alike
+    }
+
+    /// Adds a message to the row, the last frame in `out`, by its `rest` behind the row's beginning. Returns the place of the
+    /// rest. `None`: nothing was added. The caller then [completes](super::finish_row) the row's frame.
+    #[inline]
+    pub(crate) fn extend<'a>(
+        &mut self,
+        out: &mut Vec<u8>,
+        rest: impl FnOnce(&[u8]) -> Option<Rest<'a>>,
+    ) -> Option<Range<usize>> {
+        let own = self.start + MESSAGE_START;
+        let rest = rest(&out[own..own + self.beginning])?;
+        let length = rest.length();
+        if !self.has_room(out.len(), self.beginning + length) {
+            return None;
+        }
+        out.truncate(self.end(out.len()));
+        // It is shorter than LONGEST_ROW.
+        put_length(out, length);
+        let start = out.len();
+        rest.append_to(out);
+        self.joined(out);
+        Some(start..start + length)
+    }
+
+    /// Whether a message of this length has room in the row, whose frame ends at `end`.
+    fn has_room(&self, end: usize, length: usize) -> bool {
+        end - self.start + length <= LONGEST_ROW
+            && self.beginning * (self.count + 1) <= MOST_REPEATED
+    }
+
+    /// The end of the messages in the row, whose frame ends at `end`.
+    fn end(&self, end: usize) -> usize {
+        match self.is_row {
+            true => end - TRAILER,
+            false => end,
+        }
+    }
+
+    /// A message stands behind the others, at the end of `out`.
+    fn joined(&mut self, out: &mut Vec<u8>) {
+        // Both are shorter than LONGEST_ROW.
+        put_length(out, self.first);
+        put_length(out, self.beginning);
+        self.count += 1;
+        self.is_row = true;
     }
 }
 
@@ -135,16 +177,23 @@ mod tests {
     use std::convert::Infallible;
 
     use proptest::prelude::*;
+    use sealbus_bus::aid_of;
+    use sealbus_fipa::{AclMessage, Content, Performative, bitefficient};
 
     use super::*;
     use crate::frame::{Frame, LONGEST_BODY, parse};
     use crate::session::Session;
 
-    /// The messages of all frames that wait to be written, with the number of frames.
-    fn waiting(session: &Session) -> (Vec<(u32, u32, Vec<u8>)>, usize) {
+    /// The bytes that wait to be written.
+    fn bytes(session: &Session) -> Vec<u8> {
         let mut slices = Vec::new();
         session.gather(usize::MAX, &mut slices);
-        let written: Vec<u8> = slices.iter().flat_map(|it| it.to_vec()).collect();
+        slices.iter().flat_map(|it| it.to_vec()).collect()
+    }
+
+    /// The messages of all frames that wait to be written, with the number of frames.
+    fn waiting(session: &Session) -> (Vec<(u32, u32, Vec<u8>)>, usize) {
+        let written = bytes(session);
         let (mut messages, mut frames, mut left) = (Vec::new(), 0, written.as_slice());
         while let Some(parsed) = parse(left, LONGEST_BODY).unwrap() {
             assert_eq!(parsed.sequence, frames);
@@ -197,6 +246,64 @@ mod tests {
         session.written(length);
         append(&mut session, 1, 2, b"from a to b: ", b"four");
         assert_eq!(session.next(), 2);
+    }
+
+    /// A message, some of which begin alike.
+    fn message(number: usize) -> AclMessage {
+        let content = match number / 100 % 4 {
+            0 => Content::from("x".repeat(number % 7)),
+            1 => Content::from(vec![0_u8; number % 7]),
+            2 => Content::from(vec![0_u8; 300 + number % 7]),
+            // It must be encoded, because readers would take its quotes away.
+            _ => Content::from("\"in quotes\""),
+        };
+        AclMessage::new(Performative::Inform)
+            .with_sender(aid_of("alice@factory"))
+            .with_receiver(aid_of("bob@factory"))
+            .with_content(content)
+    }
+
+    #[test]
+    fn what_joins_without_an_encoding_is_written_as_if_it_had_been_encoded() {
+        let (mut encoded, mut joined) = (Session::default(), Session::default());
+        let mut count = 0;
+        for number in 0..2000 {
+            let message = message(number);
+            let mut whole = Vec::new();
+            bitefficient::encode(&message, &mut whole).unwrap();
+            let content = message.content_bytes().unwrap().len();
+            let (beginning, rest) = whole.split_at(whole.len() - content - 2);
+            append(&mut encoded, 1, 2, beginning, rest);
+            match joined.join(1, 2, |beginning| Rest::behind(&message, beginning)) {
+                Some(found) => {
+                    assert_eq!(found, rest);
+                    count += 1;
+                }
+                None => append(&mut joined, 1, 2, beginning, rest),
+            }
+            assert_eq!(joined.unwritten(), encoded.unwritten());
+        }
+        assert_eq!(bytes(&joined), bytes(&encoded));
+        assert!(count > 1400, "{count}");
+    }
+
+    #[test]
+    fn only_a_row_of_the_same_agents_that_is_still_here_is_joined() {
+        let message = message(3);
+        let mut whole = Vec::new();
+        bitefficient::encode(&message, &mut whole).unwrap();
+        let (beginning, rest) = whole.split_at(whole.len() - 5);
+        let mut session = Session::default();
+        append(&mut session, 1, 2, beginning, rest);
+        let joins = |session: &mut Session, sender, target| {
+            let rest = |beginning: &[u8]| Rest::behind(&message, beginning);
+            session.join(sender, target, rest).is_some()
+        };
+        assert!(joins(&mut session, 1, 2));
+        assert!(!joins(&mut session, 3, 2));
+        assert!(!joins(&mut session, 1, 3));
+        session.written(session.unwritten());
+        assert!(!joins(&mut session, 1, 2));
     }
 
     /// A row of a message of this length and of others that are the same.

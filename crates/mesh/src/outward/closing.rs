@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_bus::{LostFrame, RefusalReason, Returned, UndeliverableReason};
+use sealbus_bus::{LostFrame, OWN_ENCODING, RefusalReason, Returned, UndeliverableReason};
+use sealbus_fipa::bitefficient;
 
-use super::sent::Origin;
+use super::messages::beginning;
+use super::sent::{Memory, Origin};
 use super::{Action, Outward, TargetState};
 use crate::flow::Queued;
 use crate::frame::{Frame, Why};
@@ -82,8 +84,8 @@ impl Outward {
             });
         }
         let sender = sender?;
-        let hash = self.memory.hash(sender.name(), &payload);
-        let reason = match (target.sent.take_back(hash, &mut self.memory), why) {
+        let hashes = hashes(&self.memory, sender.name(), &payload);
+        let reason = match (target.sent.take_back(hashes, &mut self.memory), why) {
             (Origin::Never, _) => {
                 return Some(never_sent(target.name.clone(), sender.name()));
             }
@@ -122,8 +124,8 @@ impl Outward {
         }
         let payload = Bytes::from(std::mem::take(&mut self.unread));
         let sender = sender?;
-        let hash = self.memory.hash(&sender, &payload);
-        let (receiver, origin) = self.former.take_back(number, hash, &mut self.memory)?;
+        let hashes = hashes(&self.memory, &sender, &payload);
+        let (receiver, origin) = self.former.take_back(number, hashes, &mut self.memory)?;
         Some(match origin {
             Origin::Never => never_sent(receiver, &sender),
             Origin::Sent | Origin::Forgotten => Action::Undeliverable {
@@ -193,6 +195,19 @@ impl Outward {
             payload: message.payload.clone(),
         })
     }
+}
+
+/// The hashes by which a message can have been noted: whole, or after its beginning.
+pub(super) fn hashes(memory: &Memory, sender: &str, payload: &[u8]) -> [u64; 2] {
+    let content = bitefficient::decode_ref(payload, &OWN_ENCODING)
+        .ok()
+        .and_then(|message| message.content_bytes())
+        .map_or(0, |content| content.len());
+    let (before, rest) = payload.split_at(beginning(payload.len(), content));
+    [
+        memory.hash(sender, payload),
+        memory.beginning(sender, before).hash(rest),
+    ]
 }
 
 fn never_sent(receiver: Arc<str>, sender: &str) -> Action {

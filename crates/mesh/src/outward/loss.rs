@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealbus_bus::{Returned, SessionNumber, UndeliverableReason};
 
+use super::closing::hashes;
 use super::sent::{Former, Memory, Outstanding};
 use super::signing::Signatures;
 use super::{Action, Outward, Target, TargetState};
@@ -25,7 +26,7 @@ impl Outward {
         let mut is_outstanding = |handle: u32, target: &Target, sender: &str, payload: &[u8]| {
             let of_target = outstanding.entry(handle);
             let of_target = of_target.or_insert_with(|| target.sent.outstanding());
-            of_target.take(self.memory.hash(sender, payload))
+            of_target.take(hashes(&self.memory, sender, payload))
         };
         let unreachable =
             |sender: Arc<str>, receiver: &Arc<str>, payload: Bytes| Action::Undeliverable {

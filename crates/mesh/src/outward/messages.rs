@@ -17,6 +17,11 @@ const ROOM_FOR_PARAMETERS: usize = 512;
 /// The bytes behind the content of a text. All that comes before the content is mostly the same in the next message.
 const END: usize = 2;
 
+/// The bytes before that, of a message with these lengths in all and of its content.
+pub(super) fn beginning(length: usize, content: usize) -> usize {
+    length.saturating_sub(content + END)
+}
+
 enum Stop {
     Encode(EncodeError),
     TooLarge(usize),
@@ -69,6 +74,22 @@ impl Outward {
                 let mut length = 0;
                 let mut statement = None;
                 let mut hash = 0;
+                let rest_behind = |bytes: &[u8]| {
+                    let rest = outgoing.rest_behind(bytes)?;
+                    length = bytes.len() + rest.length();
+                    (length <= largest).then_some(rest)
+                };
+                if !signs
+                    && let Some(begins) = &target.beginning
+                    && let Some(rest) = self.session.join(sender_handle, handle, rest_behind)
+                {
+                    let hash = begins.hash(rest);
+                    target.credit.sent(length);
+                    target.sent.note(hash, &mut self.memory);
+                    self.sent += 1;
+                    return Ok(());
+                }
+                let mut begins = None;
                 let write = |out: &mut Vec<u8>| {
                     let start = out.len();
                     outgoing.encode_into(out).map_err(Stop::Encode)?;
@@ -80,17 +101,22 @@ impl Outward {
                     if length > LONGEST_PIECE {
                         return Err(Stop::Long(Bytes::copy_from_slice(message)));
                     }
-                    hash = self.memory.hash(sender.name(), message);
                     if signs {
                         statement = Some(statement_of(&target.name, message));
                     }
-                    Ok(length.saturating_sub(outgoing.content_length() + END))
+                    let beginning = beginning(length, outgoing.content_length());
+                    let (before, rest) = message.split_at(beginning);
+                    let common = self.memory.beginning(sender.name(), before);
+                    hash = common.hash(rest);
+                    begins = Some(common);
+                    Ok(beginning)
                 };
                 let appended = self
                     .session
                     .append_message(sender_handle, handle, signs, write);
                 match appended {
                     Ok(()) => {
+                        target.beginning = begins;
                         target.credit.sent(length);
                         target.sent.note(hash, &mut self.memory);
                         self.sent += 1;

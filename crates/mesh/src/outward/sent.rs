@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-use foldhash::quality::RandomState;
+use foldhash::fast::{FoldHasher, RandomState};
 
 /// Most messages that are remembered for a target: as many as a mailbox holds.
 const MOST: usize = 1 << 16;
@@ -20,7 +20,8 @@ const MOST_NEVER_SENT: u32 = 64;
 /// The memory of a link, for all its targets.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// Nobody else knows the key, and no hash leaves the process. So nobody can look for messages with equal hashes.
+    /// Nobody else knows the key, and no hash leaves the process. So nobody can look for messages with equal hashes. The faster
+    /// one of the library's hashes has no more of them: the other one is a function of it, for the sake of single bits.
     key: RandomState,
     count: usize,
     /// How often something came back that was never sent.
@@ -30,15 +31,32 @@ pub(super) struct Memory {
 impl Memory {
     /// The hash of a message.
     pub(super) fn hash(&self, sender: &str, payload: &[u8]) -> u64 {
+        self.beginning(sender, &[]).hash(payload)
+    }
+
+    /// The common part of messages that begin alike: their sender, and the bytes that they begin with.
+    pub(super) fn beginning(&self, sender: &str, bytes: &[u8]) -> Beginning {
         let mut hasher = self.key.build_hasher();
         hasher.write(sender.as_bytes());
-        hasher.write(payload);
-        hasher.finish().max(CAME_BACK + 1)
+        hasher.write(bytes);
+        Beginning(hasher)
     }
 
     /// Whether the peer gave back too much that it was not given.
     pub(super) fn is_deceived(&self) -> bool {
         self.never_sent > MOST_NEVER_SENT
+    }
+}
+
+/// The beginning of messages: it is hashed once for all of a row.
+pub(super) struct Beginning(FoldHasher<'static>);
+
+impl Beginning {
+    /// The hash of a message, of which this is the rest.
+    pub(super) fn hash(&self, rest: &[u8]) -> u64 {
+        let mut hasher = self.0.clone();
+        hasher.write(rest);
+        hasher.finish().max(CAME_BACK + 1)
     }
 }
 
@@ -84,12 +102,13 @@ impl Sent {
         memory.count += 1;
     }
 
-    /// A message comes back.
-    pub(super) fn take_back(&mut self, hash: u64, memory: &mut Memory) -> Origin {
+    /// A message comes back. It was noted by one of these hashes.
+    pub(super) fn take_back(&mut self, hashes: [u64; 2], memory: &mut Memory) -> Origin {
         let behind = (self.next..self.hashes.len()).chain(0..self.next);
+        let is_it = |hash: &u64| hashes.contains(hash);
         let place = behind
             .into_iter()
-            .find(|place| self.hashes.get(*place) == Some(&hash));
+            .find(|place| self.hashes.get(*place).is_some_and(is_it));
         if let Some(place) = place {
             self.hashes[place] = CAME_BACK;
             self.next = place + 1;
@@ -143,12 +162,13 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
-    /// Takes a message out. Returns false if it is not among them.
-    pub(super) fn take(&mut self, hash: u64) -> bool {
-        let count = self.hashes.get_mut(&hash).filter(|count| **count > 0);
-        if let Some(count) = count {
-            *count -= 1;
-            return true;
+    /// Takes a message out, which was noted by one of these hashes. Returns false if it is not among them.
+    pub(super) fn take(&mut self, hashes: [u64; 2]) -> bool {
+        for hash in hashes {
+            if let Some(count) = self.hashes.get_mut(&hash).filter(|count| **count > 0) {
+                *count -= 1;
+                return true;
+            }
         }
         let is_forgotten = self.forgotten > 0;
         self.forgotten -= u64::from(is_forgotten);
@@ -176,11 +196,11 @@ impl Former {
     pub(super) fn take_back(
         &mut self,
         number: u32,
-        hash: u64,
+        hashes: [u64; 2],
         memory: &mut Memory,
     ) -> Option<(Arc<str>, Origin)> {
         let (name, sent) = self.0.get_mut(&number)?;
-        Some((name.clone(), sent.take_back(hash, memory)))
+        Some((name.clone(), sent.take_back(hashes, memory)))
     }
 }
 
@@ -196,10 +216,27 @@ mod tests {
         let hash = memory.hash("a@p", b"hello");
         sent.note(hash, &mut memory);
         let of_another = memory.hash("b@p", b"hello");
-        assert_eq!(sent.take_back(of_another, &mut memory), Origin::Never);
-        assert_eq!(sent.take_back(hash, &mut memory), Origin::Sent);
-        assert_eq!(sent.take_back(hash, &mut memory), Origin::Never);
+        assert_eq!(sent.take_back([of_another; 2], &mut memory), Origin::Never);
+        assert_eq!(sent.take_back([hash; 2], &mut memory), Origin::Sent);
+        assert_eq!(sent.take_back([hash; 2], &mut memory), Origin::Never);
         assert_eq!(memory.count, 0);
+    }
+
+    #[test]
+    fn a_message_comes_back_once_by_whichever_hash_it_was_noted() {
+        let (mut memory, mut sent) = (Memory::default(), Sent::default());
+        let whole = memory.hash("a@p", b"hello");
+        let in_two = memory.beginning("a@p", b"he").hash(b"llo");
+        assert_ne!(whole, in_two);
+        let of_others = [
+            memory.beginning("a@ph", b"e").hash(b"llo"),
+            memory.beginning("a@p", b"hel").hash(b"lo"),
+        ];
+        sent.note(in_two, &mut memory);
+        assert_eq!(sent.take_back(of_others, &mut memory), Origin::Never);
+        for outcome in [Origin::Sent, Origin::Never] {
+            assert_eq!(sent.take_back([whole, in_two], &mut memory), outcome);
+        }
     }
 
     #[test]
@@ -210,10 +247,11 @@ mod tests {
         }
         assert_eq!((sent.hashes.len(), memory.count), (MOST, MOST));
         for number in 0..10 {
-            assert_eq!(sent.take_back(number + 1, &mut memory), Origin::Forgotten);
+            let hashes = [number + 1; 2];
+            assert_eq!(sent.take_back(hashes, &mut memory), Origin::Forgotten);
         }
-        assert_eq!(sent.take_back(1, &mut memory), Origin::Never);
-        assert_eq!(sent.take_back(11, &mut memory), Origin::Sent);
+        assert_eq!(sent.take_back([1; 2], &mut memory), Origin::Never);
+        assert_eq!(sent.take_back([11; 2], &mut memory), Origin::Sent);
         sent.forget(&mut memory);
         assert_eq!(memory.count, 0);
     }
@@ -234,7 +272,7 @@ mod tests {
             first.note(1_000_000 + number, &mut memory);
         }
         for number in 0..400 {
-            let origin = first.take_back(1_000_000 + number, &mut memory);
+            let origin = first.take_back([1_000_000 + number; 2], &mut memory);
             assert_eq!(origin, Origin::Sent);
         }
     }
@@ -253,7 +291,7 @@ mod tests {
                     sent.note(hash, &mut memory);
                     *count += 1;
                 } else {
-                    let is_believed = sent.take_back(hash, &mut memory) == Origin::Sent;
+                    let is_believed = sent.take_back([hash; 2], &mut memory) == Origin::Sent;
                     prop_assert_eq!(is_believed, *count > 0);
                     *count = count.saturating_sub(1);
                 }

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::io::IoSlice;
 
 use bytes::Bytes;
+use sealbus_fipa::bitefficient::Rest;
 
 use super::Violation;
 use crate::frame::{self, Frame, Joinable, MESSAGE_START};
@@ -157,6 +158,29 @@ impl Unacknowledged {
             self.count();
         }
         Ok(())
+    }
+
+    /// Adds a message to those before it in their frame, as [`append_message`](Self::append_message) may do, if `rest` finds
+    /// without encoding it what it has behind their beginning. Returns that. `None`: nothing was added.
+    #[inline]
+    pub(super) fn join<'a>(
+        &mut self,
+        sender: u32,
+        target: u32,
+        rest: impl FnOnce(&[u8]) -> Option<Rest<'a>>,
+    ) -> Option<&[u8]> {
+        let row = self.joinable.as_mut()?;
+        let chunk = self.chunks.back_mut()?;
+        if (row.sender, row.target) != (sender, target) || chunk.is_full() {
+            return None;
+        }
+        let before = chunk.bytes.len();
+        let place = row.extend(&mut chunk.bytes, rest)?;
+        frame::finish_row(&mut chunk.bytes, row.start, self.next - 1);
+        let added = chunk.bytes.len() - before;
+        self.bytes += added;
+        self.unwritten += added;
+        chunk.bytes.get(place)
     }
 
     /// A frame was appended.

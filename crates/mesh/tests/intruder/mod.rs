@@ -67,6 +67,9 @@ pub(crate) enum Seen {
     Returned {
         why: frame::Why,
     },
+    Row {
+        payloads: Vec<Vec<u8>>,
+    },
     Target {
         handle: u32,
     },
@@ -108,6 +111,9 @@ impl Seen {
                 text: text.to_owned(),
             },
             Frame::Returned { why, .. } => Self::Returned { why },
+            Frame::Row { messages, .. } => Self::Row {
+                payloads: messages.to_bytes().map(Vec::from).collect(),
+            },
             Frame::Target { handle, .. } => Self::Target { handle },
             Frame::Unread {
                 number,
