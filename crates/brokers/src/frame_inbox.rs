@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use sealbus_bus::text::LONGEST_EXPLANATION;
 use sealbus_bus::{
-    ArrivedFrame, Bus, FrameCredit, FrameOrigin, LostFrame, Provenance, RefusalReason, Refused,
-    UndeliverableReason,
+    ArrivedFrame, Bus, FrameCredit, FrameOrigin, FrameWriter, LostFrame, Provenance, RefusalReason,
+    Refused, UndeliverableReason,
 };
 use sealbus_proof::{Evidence, Verifier};
 use sealbus_seal::{Identity, SecurityLevel, Timestamp};
@@ -149,9 +149,11 @@ impl Inbox for FrameInbox {
         let taken = match origin {
             Ok((origin, provenance)) => {
                 let frame = ArrivedFrame {
-                    process: process.clone(),
-                    origin,
-                    provenance,
+                    writer: Arc::new(FrameWriter {
+                        process: process.clone(),
+                        origin,
+                        provenance,
+                    }),
                     payload: payload.clone(),
                     // Subscriptions hold back publishers by their own credit.
                     credit: FrameCredit::free(),

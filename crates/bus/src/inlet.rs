@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -86,19 +87,35 @@ pub enum FrameOrigin {
     Agent(Arc<str>),
 }
 
-/// A frame that has arrived.
+/// The known facts about the writer of frames. They are the same for most frames of one writer, which share them.
 #[derive(Debug)]
-pub struct ArrivedFrame {
-    /// The process that sent the frame.
+pub struct FrameWriter {
+    /// The process that sent the frames.
     pub process: Arc<Identity>,
     /// The writer.
     pub origin: FrameOrigin,
-    /// The proof of the frame's writer.
+    /// The proof of the writer.
     pub provenance: Provenance,
+}
+
+/// A frame that has arrived.
+#[derive(Debug)]
+pub struct ArrivedFrame {
+    /// Its writer, whose facts are read as if they were fields of the frame.
+    pub writer: Arc<FrameWriter>,
     /// The frame.
     pub payload: Bytes,
-    /// The room that the frame takes. The sending process has this room again when the credit is dropped.
+    /// The room that the frame takes. The sending process has this room again when the credit is dropped. Of frames that
+    /// come together, the last may have the room of all.
     pub credit: FrameCredit,
+}
+
+impl Deref for ArrivedFrame {
+    type Target = FrameWriter;
+
+    fn deref(&self) -> &FrameWriter {
+        &self.writer
+    }
 }
 
 impl ArrivedFrame {
@@ -246,6 +263,13 @@ impl FrameCredit {
             cost: 0,
         }
     }
+
+    /// The credit of the frames before, and of one more frame of that length behind them.
+    #[must_use]
+    pub fn and(mut self, payload_length: usize) -> Self {
+        self.cost += (payload_length + MESSAGE_OVERHEAD) as u64;
+        self
+    }
 }
 
 impl Drop for FrameCredit {
@@ -269,5 +293,38 @@ impl fmt::Debug for FrameWindow {
         f.debug_struct("FrameWindow")
             .field("size", &self.size)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(AtomicU64);
+
+    impl WindowListener for Heard {
+        fn widened(&self, _tag: u64, limit: u64) {
+            self.0.store(limit, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn one_credit_gives_back_the_room_of_all_frames_of_a_row() {
+        let heard = Arc::<Heard>::default();
+        let window = FrameWindow::new(1000, heard.clone());
+        let cost = |length: usize| (length + MESSAGE_OVERHEAD) as u64;
+        let mut credit = window.credit(300);
+        credit = credit.and(200).and(100);
+        assert_eq!(heard.0.load(Ordering::Relaxed), 0);
+        drop(mem::replace(&mut credit, FrameCredit::free()));
+        let taken = cost(300) + cost(200) + cost(100);
+        assert_eq!(heard.0.load(Ordering::Relaxed), 1000 + taken);
+        // A frame that costs nothing gives nothing back.
+        drop(credit);
+        assert_eq!(heard.0.load(Ordering::Relaxed), 1000 + taken);
     }
 }

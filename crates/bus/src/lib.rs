@@ -55,8 +55,8 @@ pub use failure::{failure_notice, receipt_notice, receiver_receipt};
 pub use foreign::{GATEWAY, StandInReader, is_foreign};
 pub use gate::Gate;
 pub use inlet::{
-    ArrivedFrame, FrameCredit, FrameInlet, FrameOrigin, FrameSender, FrameWindow, LostFrame,
-    OutgoingFrame, ProcessDestination, RefusedFrame, check_sender,
+    ArrivedFrame, FrameCredit, FrameInlet, FrameOrigin, FrameSender, FrameWindow, FrameWriter,
+    LostFrame, OutgoingFrame, ProcessDestination, RefusedFrame, check_sender,
 };
 pub use letter::{Delivery, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post};
 pub use level::{Downgrade, LEVEL_PARAMETER, asks_for_proof, level_of, set_level};

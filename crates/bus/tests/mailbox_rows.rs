@@ -288,6 +288,36 @@ fn senders_of_rows_take_turns() {
     assert_eq!(out.iter().filter(|it| is_of(it, 2)).count(), 10);
 }
 
+/// The reader takes them in one go, and the others do not wait long.
+#[test]
+fn a_sender_of_rows_has_eight_messages_in_its_turn() {
+    for way in [Way::Together, Way::OneByOne, Way::Single] {
+        let side = Side::new(way);
+        for number in 0..10 {
+            for sender in [0, 1, 2] {
+                let row = (0..48).map(|it| message_of(sender, number * 48 + it));
+                side.push(sender, row.collect(), 0);
+            }
+        }
+        let mut reader = side.reader.unwrap();
+        let mut out = Vec::new();
+        // The first ones came before the mailbox was crowded.
+        assert_eq!(reader.try_recv_many(&mut out, 150), 150);
+        out.clear();
+        assert_eq!(reader.try_recv_many(&mut out, 480), 480);
+        let of = |it: &ReceivedMessage| (0..3).find(|sender| is_of(it, *sender)).unwrap();
+        let turns: Vec<_> = out.chunk_by(|one, next| of(one) == of(next)).collect();
+        let whole = &turns[1..turns.len() - 1];
+        assert!(whole.len() > 50, "{} turns", whole.len());
+        assert!(whole.iter().all(|turn| turn.len() == 8));
+        // Somebody new waits for the rest of this round alone.
+        side.windows[1].push(message_of(3, 0)).unwrap();
+        out.clear();
+        reader.try_recv_many(&mut out, 3 * 8 + 1);
+        assert!(out.iter().any(|it| is_of(it, 3)));
+    }
+}
+
 #[test]
 fn a_closed_mailbox_takes_no_row() {
     let side = Side::new(Way::Together);

@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use sealbus_bus::text::{LONGEST_EXPLANATION, excerpt};
-use sealbus_bus::{Bus, Provenance, RefusalReason};
+use sealbus_bus::{Bus, FrameOrigin, FrameWriter, Provenance, RefusalReason};
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::Checker;
 use sealbus_proof::{Malformed, NotProved, Verifier};
@@ -57,8 +57,8 @@ pub(crate) struct Inward {
     peer: Arc<Identity>,
     /// The same, for mailboxes.
     writer: Arc<str>,
-    /// The identity that the peer itself proved on the connection.
-    peer_provenance: Provenance,
+    /// The peer itself as the writer of frames, with the identity that it proved on the connection.
+    peer_writer: Arc<FrameWriter>,
     trust: Option<Arc<Trust>>,
     level: SecurityLevel,
     largest_message: usize,
@@ -100,12 +100,13 @@ impl Inward {
         let verifier = trust.as_ref().filter(|_| level.authenticates());
         let verifier = verifier
             .map(|trust| Verifier::new(trust.platform().clone(), level.max(SecurityLevel::Signed)));
+        let peer = Arc::new(link.peer.clone());
         Self {
             link: Arc::downgrade(link),
             bus,
-            peer: Arc::new(link.peer.clone()),
-            writer: link.peer.to_string().into(),
-            peer_provenance: Provenance::Claimed,
+            writer: peer.to_string().into(),
+            peer_writer: writer_of(&peer, FrameOrigin::Process, Provenance::Claimed),
+            peer,
             trust,
             level,
             largest_message: config.largest_message,
@@ -133,10 +134,11 @@ impl Inward {
 
     /// A new connection has begun. Every agent that was bound to the former one must prove itself again.
     pub(crate) fn connected(&mut self, due: u64, peer: Option<VerifiedIdentity>) {
-        self.peer_provenance = match peer {
+        let provenance = match peer {
             Some(peer) if self.level.authenticates() => Provenance::Proved(peer),
             _ => Provenance::Claimed,
         };
+        self.peer_writer = writer_of(&self.peer, FrameOrigin::Process, provenance);
         self.due = due;
         self.next_expiry = None;
         if self.level.authenticates() {
@@ -385,6 +387,19 @@ impl Inward {
         }
         Ok(())
     }
+}
+
+/// A writer of frames, for all frames of it.
+fn writer_of(
+    process: &Arc<Identity>,
+    origin: FrameOrigin,
+    provenance: Provenance,
+) -> Arc<FrameWriter> {
+    Arc::new(FrameWriter {
+        process: process.clone(),
+        origin,
+        provenance,
+    })
 }
 
 /// Checks that the peer does not make this process keep too much for it.

@@ -1,5 +1,6 @@
 //! A message in a mailbox, and the readers that a message wakes.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -8,22 +9,47 @@ use crate::message::ReceivedMessage;
 
 pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
 
+/// The messages of a sender that have their turn in one round. With one, the reader would take each message of a row alone,
+/// and put the row back behind the others.
+pub(super) const IN_A_ROUND: u64 = 8;
+
 /// The place of a message among others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// In each round, a sender has one message.
-    pub(super) round: u64,
+    /// The number of the message among those of its sender, of which each round has [`IN_A_ROUND`].
+    pub(super) turn: u64,
     /// How many messages had come when this one did.
     pub(super) arrival: u64,
 }
 
 impl Order {
+    /// The round in which the message has its turn.
+    #[inline]
+    pub(super) fn round(self) -> u64 {
+        self.turn / IN_A_ROUND
+    }
+
     /// The order of the message that is so many behind this one in a row.
     pub(super) fn after(self, count: u64) -> Self {
         Self {
-            round: self.round + count,
+            turn: self.turn + count,
             arrival: self.arrival + count,
         }
+    }
+}
+
+/// Messages of one round come in the order of their arrival.
+impl Ord for Order {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.round(), self.arrival).cmp(&(other.round(), other.arrival))
+    }
+}
+
+impl PartialOrd for Order {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::{iter, mem};
 
-use super::entry::{Entry, Order, cost_of};
+use super::entry::{Entry, IN_A_ROUND, Order, cost_of};
 use super::line::{Item, Row};
 use super::turns::Turns;
 use crate::message::ReceivedMessage;
@@ -100,38 +100,38 @@ impl General {
     /// The place of a message that comes as the `arrival`th.
     #[inline]
     pub(super) fn order(&mut self, message: &ReceivedMessage, arrival: u64) -> Order {
-        let round = match self.count < CROWD && !self.is_crowded {
-            true => self.round,
+        let turn = match self.count < CROWD && !self.is_crowded {
+            true => self.round * IN_A_ROUND,
             false => self.turn(message, arrival),
         };
-        Order { round, arrival }
+        Order { turn, arrival }
     }
 
-    /// The round in which it is the turn of a message.
+    /// The turn of a message.
     fn turn(&mut self, message: &ReceivedMessage, arrival: u64) -> u64 {
         let turns = self.turns.get_or_insert_default();
         if !self.is_crowded {
             self.is_crowded = true;
             // There are rows only in a crowd.
             for entry in self.line.iter().filter_map(Item::entry) {
-                turns.take(&entry.message, entry.order.round, 1);
+                turns.take(&entry.message, entry.order.round(), 1);
             }
         }
-        let round = turns.take(message, self.round, 1);
+        let turn = turns.take(message, self.round, 1);
         turns.forget_before(self.round, self.count);
-        let order = Order { round, arrival };
+        let order = Order { turn, arrival };
         let last = match self.line.back() {
-            Some(last) if last.order() > order => last.order().round,
-            _ => return round,
+            Some(last) if last.order() > order => last.order().round(),
+            _ => return turn,
         };
         let (length, place) = (self.line.len(), self.place(order));
         if place.min(length - place) <= FAR {
-            return round;
+            return turn;
         }
         // Its sender has many messages before it in any case.
         self.turns
             .as_mut()
-            .map_or(round, |it| it.take(message, last, 1))
+            .map_or(turn, |it| it.take(message, last, 1))
     }
 
     /// Adds an entry. Returns whether it is the last one.
@@ -208,10 +208,10 @@ impl General {
             return;
         };
         let turns = self.turns.get_or_insert_default();
-        let round = turns.take(first, self.round, count as u64);
+        let turn = turns.take(first, self.round, count as u64);
         turns.forget_before(self.round, self.count);
         self.count += count;
-        let order = Order { round, arrival };
+        let order = Order { turn, arrival };
         match self.last_row(order, window) {
             Some(row) => row.extend(messages),
             None => drop(self.begin_row(order, window, messages)),
@@ -234,7 +234,7 @@ impl General {
             Item::One(_) => self.line.pop_front().and_then(Item::into_entry)?,
         };
         self.count -= 1;
-        self.taken(entry.order.round);
+        self.taken(entry.order.round());
         if let Some(index) = &mut self.index {
             index.remove(&entry);
         }
@@ -281,7 +281,7 @@ impl General {
         if count == 0 {
             return None;
         }
-        let (window, round) = (row.window(), row.order().round);
+        let (window, last) = (row.window(), row.order().after(count as u64 - 1));
         let cost = row.drain(count).fold(0, |cost, message| {
             let cost = cost + u64::from(cost_of(&message));
             out.push(message);
@@ -289,7 +289,7 @@ impl General {
         });
         self.count -= count;
         self.go_on();
-        self.taken(round + (count as u64 - 1));
+        self.taken(last.round());
         Some((window, cost))
     }
 
@@ -298,7 +298,7 @@ impl General {
         self.unroll();
         let entry = self.line.remove(place)?.into_entry()?;
         self.count -= 1;
-        self.taken(entry.order.round);
+        self.taken(entry.order.round());
         if let Some(index) = &mut self.index {
             index.remove(&entry);
         }
@@ -416,7 +416,7 @@ mod tests {
         };
         Entry {
             message: ReceivedMessage::shared(Arc::new(message), Provenance::SameProcess),
-            order: Order { round: 0, arrival },
+            order: Order { turn: 0, arrival },
             cost: 0,
             window: 0,
             receipt: None,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::entry::{Entry, Order, cost_of};
+use super::entry::{Entry, IN_A_ROUND, Order, cost_of};
 use crate::message::ReceivedMessage;
 
 pub(super) enum Item {
@@ -35,7 +35,7 @@ impl Item {
     }
 }
 
-/// Messages of which each came next after the one before it, and has its turn a round later. Mostly, one sender sent them.
+/// Messages of which each came next after the one before it, and has the next turn. Mostly, one sender sent them.
 pub(super) struct Row {
     /// The order of the first message.
     order: Order,
@@ -103,10 +103,12 @@ impl Row {
 
     /// How many messages have their turn before `next`.
     pub(super) fn count_before(&self, next: Order) -> usize {
-        let rounds = next.round.saturating_sub(self.order.round);
-        let is_first = self.order.after(rounds) < next;
-        let before = usize::try_from(rounds + u64::from(is_first)).unwrap_or(usize::MAX);
-        before.min(self.len())
+        let until = |round: u64| (round * IN_A_ROUND).saturating_sub(self.order.turn);
+        let round = next.round();
+        // Of its messages in that round, those that came before.
+        let arrived = next.arrival.saturating_sub(self.order.arrival);
+        let before = arrived.clamp(until(round), until(round + 1));
+        usize::try_from(before).map_or(self.len(), |before| before.min(self.len()))
     }
 
     /// The room of a row without messages.

@@ -6,23 +6,25 @@ use std::hash::BuildHasher;
 
 use sealbus_seal::VerifiedIdentity;
 
+use super::entry::IN_A_ROUND;
 use crate::message::{Provenance, ReceivedMessage};
 
 /// The senders that are remembered even if none of their messages must wait, besides one for each message.
 const REMEMBERED: usize = 256;
 
-/// The next round of each sender.
+/// The next turn of each sender: the number of its next message, of which each round has [`IN_A_ROUND`].
 #[derive(Default)]
 pub(super) struct Turns {
     hasher: RandomState,
     /// By the hash of the sender's name. Senders with the same hash have their turns together.
     next: HashMap<u64, u64>,
-    /// The sender of the last message, and its next round, which is not in `next`. Most messages have the sender of the one before.
+    /// The sender of the last message, and its next turn, which is not in `next`. Most messages have the sender of the one before.
     latest: (String, u64),
     /// The proof of the latest sender. With it the name in its next message need not be read.
     proof: Option<VerifiedIdentity>,
     /// How many messages of the latest sender came in a row.
     repeats: usize,
+    /// The highest turn that was given.
     last: u64,
 }
 
@@ -37,7 +39,7 @@ fn with_sender<T>(message: &ReceivedMessage, with: impl FnOnce(&str) -> T) -> T 
 }
 
 impl Turns {
-    /// The round of a message of this sender, not before `round`. The `count - 1` rounds behind it are those of its next
+    /// The turn of a message of this sender, not before `round`. The `count - 1` turns behind it are those of its next
     /// messages.
     pub(super) fn take(&mut self, message: &ReceivedMessage, round: u64, count: u64) -> u64 {
         let proof = match message.provenance() {
@@ -50,7 +52,7 @@ impl Turns {
             with_sender(message, |sender| self.call(sender));
             self.proof = proof.cloned();
         }
-        let turn = self.latest.1.max(round);
+        let turn = self.latest.1.max(round * IN_A_ROUND);
         self.latest.1 = turn + count;
         // They fit into memory.
         self.repeats += count as usize;
@@ -81,7 +83,7 @@ impl Turns {
     /// Forgets senders that have no turn after this round, if there are many more than the messages that wait.
     pub(super) fn forget_before(&mut self, round: u64, waiting: usize) {
         if self.next.len() > waiting + REMEMBERED {
-            self.next.retain(|_, next| *next > round);
+            self.next.retain(|_, next| *next > round * IN_A_ROUND);
         }
     }
 
@@ -95,6 +97,6 @@ impl Turns {
             true => self.next = HashMap::new(),
             false => self.next.clear(),
         }
-        self.last
+        self.last / IN_A_ROUND
     }
 }

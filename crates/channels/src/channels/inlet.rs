@@ -17,18 +17,7 @@ pub(super) struct Inlet(pub(super) Arc<Shared>);
 
 impl FrameInlet for Inlet {
     fn take(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame> {
-        let result = self.0.work(|exchange, now| {
-            let taken = frames.drain(..).map(|frame| exchange.take(frame, now));
-            let refused = taken.enumerate().filter_map(|(place, taken)| {
-                let (frame, refused) = *taken.err()?;
-                Some(RefusedFrame {
-                    place,
-                    frame,
-                    refused,
-                })
-            });
-            refused.collect()
-        });
+        let result = self.0.work(|exchange, now| exchange.take_all(frames, now));
         if self.0.waiting.load(Ordering::Acquire) > 0 {
             self.0.introduced.notify_waiters();
         }

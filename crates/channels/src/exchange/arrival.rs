@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealbus_bus::{ArrivedFrame, RefusalReason, Refused};
+use sealbus_bus::{ArrivedFrame, RefusalReason, Refused, RefusedFrame};
 use sealbus_seal::Identity;
 
 use super::{Exchange, Now};
@@ -49,11 +49,42 @@ pub(super) struct Origin<'a> {
 }
 
 impl Exchange {
-    /// Takes a frame from another process.
-    ///
-    /// # Errors
-    /// The frame and the reason for its refusal, if the bytes are no frame, or the frame cannot be of that process.
+    /// Takes frames from other processes, oldest first; `frames` is empty afterwards. Returns those that are refused: the bytes
+    /// are no frame, or the frame cannot be of that process.
+    pub(crate) fn take_all(
+        &mut self,
+        frames: &mut Vec<ArrivedFrame>,
+        now: Now,
+    ) -> Vec<RefusedFrame> {
+        let mut all_refused = Vec::new();
+        for (place, frame) in frames.drain(..).enumerate() {
+            if let Err(error) = self.take_next(frame, now) {
+                let (frame, refused) = *error;
+                all_refused.push(RefusedFrame {
+                    place,
+                    frame,
+                    refused,
+                });
+            }
+        }
+        self.end_row(now);
+        all_refused
+    }
+
+    /// Takes one frame.
+    #[cfg(test)]
     pub(crate) fn take(
+        &mut self,
+        arrived: ArrivedFrame,
+        now: Now,
+    ) -> Result<(), Box<(ArrivedFrame, Refused)>> {
+        let taken = self.take_next(arrived, now);
+        self.end_row(now);
+        taken
+    }
+
+    /// Takes a frame. Its event may wait in the row.
+    fn take_next(
         &mut self,
         arrived: ArrivedFrame,
         now: Now,
@@ -70,6 +101,9 @@ impl Exchange {
                 return Err(Box::new((arrived, refused)));
             }
         };
+        if !matches!(frame, Frame::Event { .. }) {
+            self.end_row(now);
+        }
         let Some(stamp) = frame.stamp() else {
             if let Frame::Hello { from, to } = frame {
                 self.hello(index, from, to, now);

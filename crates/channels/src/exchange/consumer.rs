@@ -4,6 +4,7 @@ mod handling;
 mod ledgers;
 mod open_requests;
 mod outcome;
+mod putting;
 mod resting;
 mod unread;
 
@@ -13,7 +14,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sealbus_bus::{Arrival, Gate, Moment, Tap};
+use sealbus_bus::{Gate, Moment, Tap};
 
 use super::aftermath::{Aftermath, PeerKey, Source, note_taken};
 use super::options::{Ended, SubscriptionOptions};
@@ -23,7 +24,7 @@ use crate::filter::ChannelFilter;
 use crate::flow::FlowPolicy;
 use crate::log::Tracker;
 use crate::qos::Reliability;
-use crate::queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
+use crate::queue::{FlowReport, Loss, QueueCounters, SubscriptionQueue};
 use ledgers::Ledgers;
 use open_requests::OpenRequests;
 pub(super) use outcome::{Put, Room};
@@ -174,90 +175,6 @@ impl Consumer {
     /// The limit of a process that asks for it, if the process does not know so high a limit yet.
     pub(super) fn credit_of(&self, peer: PeerKey) -> Option<u64> {
         self.state.lock().ledgers.as_mut()?.announce(peer)
-    }
-
-    /// Puts an event into the queue. The aftermath of events that are lost for it is added to `aftermath`.
-    pub(super) fn put(
-        &self,
-        event: ReceivedEvent,
-        source: Source,
-        now: Moment,
-        aftermath: &mut Aftermath,
-    ) -> Put {
-        if self.tap.is_open() {
-            self.tap.show(&Arrival {
-                message: &event.message,
-                receiver: &self.agent,
-                channel: Some(event.header.channel.as_str()),
-            });
-        }
-        let terms = QueueTerms::from(&event);
-        let entry = Entry {
-            event,
-            source,
-            cost: terms.cost,
-        };
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        if let Some(frame) = entry.source.frame() {
-            aftermath.is_unread = state.unread.enter(frame);
-        }
-        if state.ended.is_some() {
-            state.give_up(&entry, aftermath);
-            return Put::Lost;
-        }
-        let put = if let Some(peer) = entry.payer()
-            && let Some(ledgers) = &mut state.ledgers
-        {
-            // Its publisher had credit for it. This check keeps a process that ignores its credit from filling the
-            // memory.
-            if !ledgers.receive(peer, entry.cost) {
-                state.give_up(&entry, aftermath);
-                return Put::Beyond;
-            }
-            state
-                .queue
-                .push_accepted(entry, terms, now, &mut state.lost);
-            Put::Taken
-        } else if matches!(entry.source, Source::Log(_)) {
-            // The logs are read only as far as there is room.
-            state
-                .queue
-                .push_accepted(entry, terms, now, &mut state.lost);
-            Put::Taken
-        } else {
-            match state.queue.push(entry, terms, now, &mut state.lost) {
-                Pushed::Taken => Put::Taken,
-                Pushed::Lost => Put::Lost,
-                // A frame that came without credit is lost.
-                Pushed::Full(entry) if entry.source.peer().is_some() => {
-                    state.give_up(&entry, aftermath);
-                    Put::Lost
-                }
-                // The caller asked for room before. An item without room is kept rather than lost.
-                Pushed::Full(entry) => {
-                    state
-                        .queue
-                        .push_accepted(entry, terms, now, &mut state.lost);
-                    Put::Taken
-                }
-                Pushed::Disconnected(entry) => {
-                    state.give_up(&entry, aftermath);
-                    state.ended = Some(Ended::Disconnected);
-                    Put::Disconnected
-                }
-            }
-        };
-        state.settle_lost(aftermath);
-        let waker = match put {
-            Put::Lost | Put::Beyond => None,
-            Put::Taken | Put::Disconnected => state.waker.take(),
-        };
-        drop(guard);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        put
     }
 
     /// Gives back the credit of a process's event that is not put into the queue.

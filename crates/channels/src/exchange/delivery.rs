@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_bus::{Acknowledgement, FrameOrigin, MESSAGE_OVERHEAD, ReceivedMessage, RefusalReason};
-use sealbus_fipa::Limits;
-use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_bus::{Acknowledgement, MESSAGE_OVERHEAD, ReceivedMessage, RefusalReason};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::{Aftermath, Source, TakenNote};
 use super::arrival::{Objection, Origin, refuse};
 use super::consumer::{Consumer, Put};
+use super::row::{RowEvent, beyond_credit, take_rows};
 use super::sealing::Opening;
 use super::targets::{Here, Targets as WhomFor};
 use super::{Exchange, Now};
@@ -30,49 +28,46 @@ fn unless_failed(failed: Vec<String>) -> Result<(), Objection> {
 }
 
 impl Exchange {
-    /// The ACL message of a frame, with the known facts about its sender.
-    fn message(
-        &self,
-        from: &Origin<'_>,
+    /// The ACL message of a frame, with its author and the known facts about the author.
+    fn message<'a>(
+        &mut self,
+        from: &Origin<'a>,
         body: &[u8],
         level: Option<SecurityLevel>,
-    ) -> Result<(Arc<str>, ReceivedMessage), Objection> {
+    ) -> Result<(&'a Arc<str>, ReceivedMessage), Objection> {
         let arrived = from.arrived;
-        let limits = Limits {
-            message_length: self.config.largest_message,
-            ..Limits::default()
-        };
-        let bytes: Bytes = arrived.payload.slice_ref(body);
-        let message = EncodedMessage::new(bytes, &limits)
-            .map_err(|error| refuse(RefusalReason::Malformed, error.to_string()))?;
-        if message.length() != message.bytes().len() {
+        let body = arrived.payload.slice_ref(body);
+        let (author, message) = self.judge.message(arrived, body)?;
+        if level >= Some(SecurityLevel::Signed) && arrived.provenance.evidence().is_none() {
             return Err(refuse(
-                RefusalReason::Malformed,
-                "there are bytes after the ACL message",
+                RefusalReason::NotProved,
+                format!("{author} did not sign it, and level=signed holds for it"),
             ));
         }
-        let (author, provenance) = match &arrived.origin {
-            FrameOrigin::Agent(name) => {
-                arrived.check_message(&message.message())?;
-                if level >= Some(SecurityLevel::Signed) && arrived.provenance.evidence().is_none() {
-                    return Err(refuse(
-                        RefusalReason::NotProved,
-                        format!("{name} did not sign it, and level=signed holds for it"),
-                    ));
-                }
-                (name.clone(), arrived.provenance.clone())
-            }
-            FrameOrigin::Process => {
-                return Err(refuse(
-                    RefusalReason::ForgedSender,
-                    format!(
-                        "{} sent an agent's message as its own, which only the agent may",
-                        arrived.process
-                    ),
-                ));
-            }
-        };
+        let provenance = arrived.provenance.clone();
         Ok((author, ReceivedMessage::encoded(message, provenance)))
+    }
+
+    /// The message of an event, for those here that it is for.
+    fn checked(
+        &mut self,
+        from: &Origin<'_>,
+        (head, named): (&Head<'_>, Targets<'_>),
+        body: &[u8],
+        path: &ChannelPath,
+        targets: &WhomFor,
+    ) -> Result<(ReceivedMessage, Opening), Objection> {
+        let level = head.level.max(targets.level);
+        let (author, message) = self.message(from, body, level)?;
+        let (rules, number) = (&self.rights, self.generation);
+        if !self.judge.may_publish(author, path, rules, number) {
+            return Err(refuse(
+                RefusalReason::NotPermitted,
+                format!("the policy does not let {author} publish on {path}"),
+            ));
+        }
+        let opening = self.open(author, path, &message, level, targets, named)?;
+        Ok((message, opening))
     }
 
     fn path(&self, text: &str) -> Result<ChannelPath, Objection> {
@@ -100,19 +95,7 @@ impl Exchange {
             }
         };
         let header = head.to_header(path.clone());
-        let level = head.level.max(targets.level);
-        let checked = self
-            .message(from, body, level)
-            .and_then(|(author, message)| {
-                if !self.rights.may(&author, ChannelRight::Publish, &path) {
-                    return Err(refuse(
-                        RefusalReason::NotPermitted,
-                        format!("the policy does not let {author} publish on {path}"),
-                    ));
-                }
-                let opening = self.open(&author, &path, &message, level, &targets, named)?;
-                Ok((message, opening))
-            });
+        let checked = self.checked(from, (head, named), body, &path, &targets);
         let cost = body.len() + MESSAGE_OVERHEAD;
         let (message, opening) = match checked {
             Ok(checked) => checked,
@@ -180,6 +163,17 @@ impl Exchange {
             })
         });
         let event = ReceivedEvent::new(header, message);
+        let is_event = head.mechanism == HeadMechanism::Event;
+        if is_event && from.number != 0 && not_opened.is_empty() && take_rows(&chosen) {
+            let number = from.number;
+            let next = RowEvent {
+                event,
+                number,
+                note,
+            };
+            self.join_row(key, &chosen, next, now);
+            return Ok(());
+        }
         let mut beyond = None;
         let mut hand_over = |consumer: &Arc<Consumer>, event| {
             let source = Source::There(key, from.number, note.clone());
@@ -195,10 +189,7 @@ impl Exchange {
         }
         match beyond {
             None => unless_failed(not_opened),
-            Some(agent) => Err(refuse(
-                RefusalReason::OverLimit,
-                format!("more was sent to {agent} than its subscription has given credit for"),
-            )),
+            Some(agent) => Err(beyond_credit(&agent).into()),
         }
     }
 
@@ -289,9 +280,10 @@ impl Exchange {
 
     fn refund(&mut self, from: &Origin<'_>, ids: &[u32], cost: usize, now: Now) {
         // Best-effort events have no number here and take no credit.
-        if from.number == 0 {
+        if from.number == 0 || ids.is_empty() {
             return;
         }
+        self.end_row(now);
         let Some(key) = self.peers.get(from.index).map(|peer| peer.key) else {
             return;
         };
@@ -315,11 +307,10 @@ impl Exchange {
             return Err(refuse(RefusalReason::Malformed, "it answers no request"));
         };
         let path = self.path(head.channel)?;
-        let asking = self.asking.get(&id);
-        let least = asking.and_then(|asking| asking.level);
+        let least = self.asking.get(&id).and_then(|asking| asking.level);
         let level = head.level.max(least).max(self.declared.qos(&path).level);
         let (author, message) = self.message(from, body, level)?;
-        if let Some(asking) = asking
+        if let Some(asking) = self.asking.get(&id)
             && asking.channel != path
         {
             return Err(refuse(
@@ -327,7 +318,7 @@ impl Exchange {
                 format!("the request was not made on {path}"),
             ));
         }
-        if !self.rights.may(&author, ChannelRight::Answer, &path) {
+        if !self.rights.may(author, ChannelRight::Answer, &path) {
             self.decline((Some(from.index), subscription), id);
             return Err(refuse(
                 RefusalReason::NotPermitted,
@@ -335,7 +326,7 @@ impl Exchange {
             ));
         }
         let header = head.to_header(path);
-        let is_asked = self.take_answer(Some(from.index), subscription, &author, id, || {
+        let is_asked = self.take_answer(Some(from.index), subscription, author, id, || {
             ReceivedEvent::new(header, message)
         });
         if is_asked {

@@ -12,7 +12,7 @@ use crate::flow::{FlowPolicy, QueueLimits};
 use crate::frame::{Announcement, Frame, Head, HeadMechanism, Stamp, begin_event};
 use crate::qos::{Persistence, Priority, Reliability};
 use sealbus_bus::Provenance;
-use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin};
+use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, FrameWriter};
 
 /// A frame. Its numbers are small, so that they are sometimes valid.
 #[derive(Clone, Debug)]
@@ -250,9 +250,11 @@ proptest! {
             };
             let _ = exchange.take(
                 ArrivedFrame {
-                    process: Arc::new(other.clone()),
-                    origin,
-                    provenance: Provenance::Claimed,
+                    writer: Arc::new(FrameWriter {
+                        process: Arc::new(other.clone()),
+                        origin,
+                        provenance: Provenance::Claimed,
+                    }),
                     payload: encode(&word, stamp),
                     credit: FrameCredit::free(),
                 },
@@ -308,9 +310,11 @@ fn answers_that_nobody_acknowledges_do_not_pile_up() {
     let named: Vec<u32> = (1..=1024).collect();
     let mut refused = 0;
     let arrived = |payload| ArrivedFrame {
-        process: Arc::new(other.clone()),
-        origin: FrameOrigin::Agent("mallory@factory".into()),
-        provenance: Provenance::Claimed,
+        writer: Arc::new(FrameWriter {
+            process: Arc::new(other.clone()),
+            origin: FrameOrigin::Agent("mallory@factory".into()),
+            provenance: Provenance::Claimed,
+        }),
         payload,
         credit: FrameCredit::free(),
     };

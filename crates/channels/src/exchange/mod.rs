@@ -55,6 +55,7 @@ mod filter_errors;
 mod groups;
 #[cfg(test)]
 mod hostile;
+mod judge;
 mod leaving;
 mod options;
 mod peer;
@@ -66,6 +67,7 @@ mod receipt;
 mod reports;
 mod requests;
 mod room;
+mod row;
 #[cfg(test)]
 mod scale;
 #[cfg(test)]
@@ -95,6 +97,7 @@ pub(crate) use collector::Collector;
 pub(crate) use config::ExchangeConfig;
 pub(crate) use consumer::Consumer;
 use groups::Groups;
+use judge::Judge;
 pub use leaving::Undelivered;
 pub use options::{Ended, SubscriptionOptions};
 use peers::Peers;
@@ -103,6 +106,7 @@ pub use publication::{PublishError, Reach};
 pub(crate) use receipt::Receipt;
 pub use reports::{ChannelReport, SubscriptionReport};
 use requests::Asking;
+use row::EventRow;
 use sealing::LookUps;
 pub use subscriptions::SubscribeError;
 use targets::Channel;
@@ -173,6 +177,7 @@ pub(crate) struct Exchange {
     config: ExchangeConfig,
     rights: Arc<ChannelPermissions>,
     declared: Arc<DeclaredChannels>,
+    judge: Judge,
     sealer: Option<Arc<dyn EventSealer>>,
     look_ups: LookUps,
     // Sorted, so that output does not depend on the order of a hash table.
@@ -185,6 +190,8 @@ pub(crate) struct Exchange {
     indexes: HashMap<Identity, u32>,
     /// The process that the last frame came from.
     heard: Option<(Arc<Identity>, u32)>,
+    /// The last events that came, if their subscriptions do not have them yet. Empty but while frames are taken.
+    row: EventRow,
     next_peer: u32,
     there: PatternIndex<(u32, u32)>,
     groups: Groups,
@@ -228,6 +235,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     pub(crate) fn new(config: ExchangeConfig) -> Self {
         Self {
+            judge: Judge::new(config.largest_message),
             config,
             rights: Arc::default(),
             declared: Arc::default(),
@@ -240,6 +248,7 @@ impl Exchange {
             peers: Peers::default(),
             indexes: HashMap::new(),
             heard: None,
+            row: EventRow::default(),
             next_peer: 0,
             there: PatternIndex::new(),
             groups: Groups::default(),

@@ -220,6 +220,8 @@ impl Exchange {
     /// Gives a process up: its unacknowledged frames are reported, its announcements are forgotten, and the two
     /// processes begin a new session.
     pub(super) fn lose(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
+        // It belongs to the session that ends.
+        self.end_row(now);
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };

@@ -7,7 +7,7 @@ use sealbus_bus::{Acknowledgement, MESSAGE_OVERHEAD, Provenance, ReceivedMessage
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
 
-use super::aftermath::{Aftermath, Source};
+use super::aftermath::{Aftermath, PeerKey, Source};
 use super::chosen::{Chosen, ChosenThere};
 use super::consumer::{Consumer, Put};
 use super::encoding::Encoded;
@@ -323,24 +323,50 @@ impl Exchange {
         source: Source,
         now: Now,
     ) -> Put {
-        if event.header.expiry.is_some() || event.header.valid_from.is_some() {
-            let moments = [event.header.valid_from, event.header.expiry];
-            self.sweep_by(moments.into_iter().flatten().min(), now);
-        }
+        // Those before it come first.
+        self.end_row(now);
+        self.await_moments(&event.header, now);
         let mut aftermath = Aftermath::default();
         let from = source.frame().map(|frame| frame.0);
         let put = consumer.put(event, source, now.moment, &mut aftermath);
+        self.have_put(consumer.id, from, aftermath, now);
+        if matches!(put, Put::Lost | Put::Disconnected) {
+            self.report_flow(consumer, now);
+        }
+        if matches!(put, Put::Disconnected) {
+            self.unsubscribe(consumer.id, Ended::Disconnected, now);
+        }
+        put
+    }
+
+    /// Looks at the queues when an event becomes valid or expires.
+    pub(super) fn await_moments(&mut self, header: &ChannelHeader, now: Now) {
+        if header.expiry.is_some() || header.valid_from.is_some() {
+            let moments = [header.valid_from, header.expiry];
+            self.sweep_by(moments.into_iter().flatten().min(), now);
+        }
+    }
+
+    /// Events were put into the queue of a subscription. `from`: the process that waits until they have been read.
+    pub(super) fn have_put(
+        &mut self,
+        subscription: u32,
+        from: Option<PeerKey>,
+        aftermath: Aftermath,
+        now: Now,
+    ) {
         if aftermath.is_unread
             && let Some(peer) = from.and_then(|key| self.peer_of(key))
         {
-            peer.readers.insert(consumer.id);
+            peer.readers.insert(subscription);
         }
         if !aftermath.is_empty() {
-            self.settle(consumer.id, aftermath, now);
+            self.settle(subscription, aftermath, now);
         }
-        if matches!(put, Put::Taken | Put::Beyond) {
-            return put;
-        }
+    }
+
+    /// Reports that the policy of a subscription has acted.
+    pub(super) fn report_flow(&mut self, consumer: &Consumer, now: Now) {
         if let Some(report) = consumer.report(now.moment) {
             self.outcomes.push(Outcome::Flow {
                 agent: consumer.agent.clone(),
@@ -348,10 +374,6 @@ impl Exchange {
                 report,
             });
         }
-        if matches!(put, Put::Disconnected) {
-            self.unsubscribe(consumer.id, Ended::Disconnected, now);
-        }
-        put
     }
 
     fn send_to_processes(

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, Provenance};
+use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, FrameWriter, Provenance};
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::{Identity, PlatformName, ProcessId};
 
@@ -176,12 +176,14 @@ impl Platform {
             {
                 last = self.now - began;
                 let arrived = ArrivedFrame {
-                    process: self.processes[carried.from].identity.clone(),
-                    origin: match carried.author {
-                        Some(author) => FrameOrigin::Agent(author),
-                        None => FrameOrigin::Process,
-                    },
-                    provenance: Provenance::Claimed,
+                    writer: Arc::new(FrameWriter {
+                        process: self.processes[carried.from].identity.clone(),
+                        origin: match carried.author {
+                            Some(author) => FrameOrigin::Agent(author),
+                            None => FrameOrigin::Process,
+                        },
+                        provenance: Provenance::Claimed,
+                    }),
                     payload: carried.payload,
                     credit: FrameCredit::free(),
                 };

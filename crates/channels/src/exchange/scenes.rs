@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod groups;
+mod judging;
 mod levels;
 mod moving;
 mod returning;
+mod rows;
 mod sealed_groups;
 
-use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, LostFrame, Provenance};
+use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, FrameWriter, LostFrame, Provenance};
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::{PlatformName, ProcessId};
 
@@ -92,16 +94,23 @@ impl Scene {
 
     fn arrive(&mut self, from: usize, to: usize, frame: LostFrame) {
         let now = self.now();
-        let arrived = ArrivedFrame {
-            process: self.identities[from].clone(),
-            origin: frame
-                .sender
-                .map_or(FrameOrigin::Process, FrameOrigin::Agent),
-            provenance: Provenance::Claimed,
+        let arrived = self.arrived(from, frame);
+        self.exchanges[to].take(arrived, now).unwrap();
+    }
+
+    /// The frame of a process, as its transport hands it over.
+    fn arrived(&self, from: usize, frame: LostFrame) -> ArrivedFrame {
+        ArrivedFrame {
+            writer: Arc::new(FrameWriter {
+                process: self.identities[from].clone(),
+                origin: frame
+                    .sender
+                    .map_or(FrameOrigin::Process, FrameOrigin::Agent),
+                provenance: Provenance::Claimed,
+            }),
             payload: frame.payload,
             credit: FrameCredit::free(),
-        };
-        self.exchanges[to].take(arrived, now).unwrap();
+        }
     }
 
     fn subscribe(&mut self, at: usize, pattern: &str) -> Arc<Consumer> {

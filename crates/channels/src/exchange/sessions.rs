@@ -34,6 +34,8 @@ impl Exchange {
         };
         let at = peer.incoming.deadline();
         if at.is_some_and(|at| at <= now.since_start) {
+            // An acknowledgement names what waits in the queues.
+            self.end_row(now);
             self.acknowledge(index);
             self.mark_ready(index);
         } else {

@@ -42,26 +42,37 @@ impl Exchange {
                 explanation: refused.explanation.clone(),
             });
         }
-        let Some(peer) = self.peers.get_mut(from.index) else {
+        self.tell_objection(from.index, from.number, &objection, now);
+    }
+
+    /// Tells a process that the frame of this number is not accepted.
+    pub(super) fn tell_objection(
+        &mut self,
+        index: u32,
+        number: u64,
+        objection: &Objection,
+        now: Now,
+    ) {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         // A message without a number is not kept, so there is no outcome to report.
-        if from.number == 0 {
+        if number == 0 {
             return;
         }
-        peer.report(now.since_start, |stamp| match &objection {
+        peer.report(now.since_start, |stamp| match objection {
             Objection::Refused(refused) => Frame::Refusal {
                 stamp,
-                refused: from.number,
+                refused: number,
                 reason: refused.reason,
                 text: &refused.explanation,
             },
             Objection::Absent => Frame::Absent {
                 stamp,
-                message: from.number,
+                message: number,
             },
         });
-        self.mark_ready(from.index);
+        self.mark_ready(index);
     }
 
     /// The agents of a process have taken the event of a frame, or will not. A group's event is handled, or not.

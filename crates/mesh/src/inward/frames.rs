@@ -1,7 +1,7 @@
 //! Frames for the bus of this process. Their writers are checked here, and their contents by the bus.
 
 use bytes::Bytes;
-use sealbus_bus::{ArrivedFrame, FrameOrigin, Provenance, Refused, RefusedFrame};
+use sealbus_bus::{ArrivedFrame, FrameCredit, FrameWriter, Provenance, Refused, RefusedFrame};
 use sealbus_proof::Evidence;
 
 use super::Inward;
@@ -12,6 +12,7 @@ use super::targets::{OpenTarget, Whom};
 use crate::frame::{PROCESS_SENDER, Why};
 use crate::link::Link;
 
+use std::mem;
 use std::sync::Arc;
 
 /// Frames in a row.
@@ -20,6 +21,15 @@ pub(super) struct FrameRow {
     frames: Vec<ArrivedFrame>,
     /// The senders and the targets that they came with.
     handles: Vec<(u32, u32)>,
+}
+
+impl FrameRow {
+    /// The credit of the frames in the row, if they are for this target. The next frame gets it.
+    fn take_credit(&mut self, target: u32) -> Option<FrameCredit> {
+        let (_, last) = self.handles.last()?;
+        let frame = self.frames.last_mut().filter(|_| *last == target)?;
+        Some(mem::replace(&mut frame.credit, FrameCredit::free()))
+    }
 }
 
 impl Inward {
@@ -35,28 +45,32 @@ impl Inward {
         let Some(Some(slot)) = self.targets.get(target as usize) else {
             return;
         };
-        let credit = match &slot.open {
+        let window = match &slot.open {
             Some(OpenTarget {
                 whom: Whom::Process(window),
                 ..
-            }) => window.credit(payload.len()),
+            }) => window,
             _ => {
                 give_back(link, target, sender, slot.why_not, &payload);
                 return;
             }
         };
         match origin {
-            Ok((origin, provenance)) => {
+            Ok(writer) => {
+                let credit = match self.frames.take_credit(target) {
+                    Some(credit) => credit.and(payload.len()),
+                    None => window.credit(payload.len()),
+                };
                 self.frames.handles.push((sender, target));
                 self.frames.frames.push(ArrivedFrame {
-                    process: self.peer.clone(),
-                    origin,
-                    provenance,
+                    writer,
                     payload,
                     credit,
                 });
             }
             Err(refused) => {
+                // Its room is free again.
+                drop(window.credit(payload.len()));
                 self.note_frame(sender, &refused);
                 give_back(link, target, sender, Why::Refused(refused.reason), &payload);
             }
@@ -88,7 +102,7 @@ impl Inward {
     /// refused.
     pub(super) fn origin(&self, sender: u32, proved: Result<Option<Evidence>, Refused>) -> Origin {
         if sender == PROCESS_SENDER {
-            return Ok((FrameOrigin::Process, self.peer_provenance.clone()));
+            return Ok(self.peer_writer.clone());
         }
         let sender = self
             .senders
@@ -96,11 +110,14 @@ impl Inward {
             .and_then(Option::as_ref)
             .ok_or_else(never_bound)?;
         sender.check()?;
-        let provenance = match proved? {
-            Some(evidence) => Provenance::Signed(evidence),
-            None => sender.provenance.clone(),
-        };
-        Ok((FrameOrigin::Agent(sender.name.clone()), provenance))
+        Ok(match proved? {
+            Some(evidence) => Arc::new(FrameWriter {
+                process: sender.writer.process.clone(),
+                origin: sender.writer.origin.clone(),
+                provenance: Provenance::Signed(evidence),
+            }),
+            None => sender.writer.clone(),
+        })
     }
 
     /// Notes a frame whose writer is not believed.

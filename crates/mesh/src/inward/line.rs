@@ -1,12 +1,13 @@
 //! Level `signed`: the frames for the bus that wait for a proof, in the order in which they came.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_bus::{FrameOrigin, Provenance, Refused};
+use sealbus_bus::{FrameWriter, Refused};
 
 /// The writer of a frame with its proof, or why the frame is refused.
-pub(super) type Origin = Result<(FrameOrigin, Provenance), Refused>;
+pub(super) type Origin = Result<Arc<FrameWriter>, Refused>;
 
 /// A frame for the bus that waits: for its proof, or for a frame before it.
 pub(super) struct HeldFrame {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use sealbus_bus::{Provenance, RefusalReason, Refused};
-use sealbus_seal::Timestamp;
+use sealbus_bus::{FrameOrigin, FrameWriter, Provenance, RefusalReason, Refused};
 use sealbus_seal::binding::Binding;
+use sealbus_seal::{Identity, Timestamp};
 
 use super::shown::Unproved;
-use super::{Broken, Inward, slot};
+use super::{Broken, Inward, slot, writer_of};
 use crate::frame::Frame;
 use crate::link::Link;
 use crate::outward::Believed;
@@ -16,6 +16,8 @@ use crate::outward::Believed;
 pub(super) struct Sender {
     pub(super) name: Arc<str>,
     pub(super) provenance: Provenance,
+    /// The same, for its frames.
+    pub(super) writer: Arc<FrameWriter>,
     /// The reason why nothing is taken from it.
     pub(super) refused: Option<RefusalReason>,
     /// Its messages that wait for their proof; `None` at levels that prove nobody.
@@ -23,6 +25,23 @@ pub(super) struct Sender {
 }
 
 impl Sender {
+    /// A sender of this process from which messages are taken.
+    fn new(
+        process: &Arc<Identity>,
+        name: Arc<str>,
+        provenance: Provenance,
+        unproved: Option<Box<Unproved>>,
+    ) -> Self {
+        let origin = FrameOrigin::Agent(name.clone());
+        Self {
+            name,
+            writer: writer_of(process, origin, provenance.clone()),
+            provenance,
+            refused: None,
+            unproved,
+        }
+    }
+
     /// Whether messages of it wait for their proof.
     pub(super) fn has_unproved(&self) -> bool {
         self.unproved.as_ref().is_some_and(|it| !it.is_empty())
@@ -58,12 +77,8 @@ impl Inward {
             if name.len() > 2 * sealbus_seal::LONGEST_NAME + 1 {
                 return Err(Broken::Rule("an agent's name is too long"));
             }
-            *slot = Some(Sender {
-                name: name.into(),
-                provenance: Provenance::Claimed,
-                refused: None,
-                unproved: None,
-            });
+            let (name, provenance) = (name.into(), Provenance::Claimed);
+            *slot = Some(Sender::new(&self.peer, name, provenance, None));
             return Ok(());
         }
         let (Some(trust), Some(own)) = (&self.trust, link.outward.lock().proof().cloned()) else {
@@ -90,12 +105,8 @@ impl Inward {
                 let unproved = slot.take().and_then(|sender| sender.unproved);
                 let mut unproved = unproved.unwrap_or_default();
                 unproved.add(verified.clone(), chain, author);
-                *slot = Some(Sender {
-                    name,
-                    provenance: Provenance::Proved(verified),
-                    refused: None,
-                    unproved: Some(unproved),
-                });
+                let provenance = Provenance::Proved(verified);
+                *slot = Some(Sender::new(&self.peer, name, provenance, Some(unproved)));
             }
             Err(Refused {
                 reason,
@@ -115,11 +126,10 @@ impl Inward {
                 let name = slot
                     .as_ref()
                     .map_or_else(|| Arc::from(claimed.as_str()), |sender| sender.name.clone());
+                let provenance = Provenance::Claimed;
                 *slot = Some(Sender {
-                    name,
-                    provenance: Provenance::Claimed,
                     refused: Some(reason),
-                    unproved: Some(unproved),
+                    ..Sender::new(&self.peer, name, provenance, Some(unproved))
                 });
                 link.outward.lock().session.append(&Frame::Refused {
                     handle,

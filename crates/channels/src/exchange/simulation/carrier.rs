@@ -150,9 +150,11 @@ impl World {
             None => FrameOrigin::Process,
         };
         let arrived = ArrivedFrame {
-            process: Arc::new(self.processes[from].identity.clone()),
-            origin,
-            provenance: Provenance::Claimed,
+            writer: Arc::new(FrameWriter {
+                process: Arc::new(self.processes[from].identity.clone()),
+                origin,
+                provenance: Provenance::Claimed,
+            }),
             payload: carried.bytes.clone(),
             credit: FrameCredit::free(),
         };

@@ -32,7 +32,7 @@ use crate::flow::{FlowPolicy, QueueLimits};
 use crate::qos::{Priority, Qos, Reliability, Time};
 use carrier::Carrier;
 use sealbus_bus::Provenance;
-use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin};
+use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, FrameWriter};
 use sealbus_conformance::schedule::{Random, seeds};
 
 /// The default number of schedules. The environment variable asks for more.

@@ -1,0 +1,129 @@
+//! Events on their way into the queue of a subscription.
+
+use sealbus_bus::{Arrival, Moment};
+
+use super::{Consumer, Entry, Put, State};
+use crate::event::ReceivedEvent;
+use crate::exchange::aftermath::{Aftermath, Source};
+use crate::exchange::options::Ended;
+use crate::queue::{Pushed, QueueTerms};
+
+impl Consumer {
+    /// Puts an event into the queue. The aftermath of events that are lost for it is added to `aftermath`.
+    pub(in crate::exchange) fn put(
+        &self,
+        event: ReceivedEvent,
+        source: Source,
+        now: Moment,
+        aftermath: &mut Aftermath,
+    ) -> Put {
+        self.show(&event);
+        let mut state = self.state.lock();
+        let put = state.put(event, source, now, aftermath);
+        let waker = match put {
+            Put::Lost | Put::Beyond => None,
+            Put::Taken | Put::Disconnected => state.waker.take(),
+        };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        put
+    }
+
+    /// As [`put`](Self::put), for many events in one go. `outcome` hears the place of each, from 0, and its outcome.
+    pub(in crate::exchange) fn put_all(
+        &self,
+        events: impl Iterator<Item = (ReceivedEvent, Source)>,
+        now: Moment,
+        aftermath: &mut Aftermath,
+        mut outcome: impl FnMut(usize, Put),
+    ) {
+        let mut is_news = false;
+        let mut state = self.state.lock();
+        for (place, (event, source)) in events.enumerate() {
+            self.show(&event);
+            let put = state.put(event, source, now, aftermath);
+            is_news |= matches!(put, Put::Taken | Put::Disconnected);
+            outcome(place, put);
+        }
+        let waker = if is_news { state.waker.take() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Shows an event to those who watch what arrives.
+    fn show(&self, event: &ReceivedEvent) {
+        if self.tap.is_open() {
+            self.tap.show(&Arrival {
+                message: &event.message,
+                receiver: &self.agent,
+                channel: Some(event.header.channel.as_str()),
+            });
+        }
+    }
+}
+
+impl State {
+    fn put(
+        &mut self,
+        event: ReceivedEvent,
+        source: Source,
+        now: Moment,
+        aftermath: &mut Aftermath,
+    ) -> Put {
+        let terms = QueueTerms::from(&event);
+        let entry = Entry {
+            event,
+            source,
+            cost: terms.cost,
+        };
+        if let Some(frame) = entry.source.frame() {
+            aftermath.is_unread |= self.unread.enter(frame);
+        }
+        if self.ended.is_some() {
+            self.give_up(&entry, aftermath);
+            return Put::Lost;
+        }
+        let put = if let Some(peer) = entry.payer()
+            && let Some(ledgers) = &mut self.ledgers
+        {
+            // Its publisher had credit for it. This check keeps a process that ignores its credit from filling the
+            // memory.
+            if !ledgers.receive(peer, entry.cost) {
+                self.give_up(&entry, aftermath);
+                return Put::Beyond;
+            }
+            self.queue.push_accepted(entry, terms, now, &mut self.lost);
+            Put::Taken
+        } else if matches!(entry.source, Source::Log(_)) {
+            // The logs are read only as far as there is room.
+            self.queue.push_accepted(entry, terms, now, &mut self.lost);
+            Put::Taken
+        } else {
+            match self.queue.push(entry, terms, now, &mut self.lost) {
+                Pushed::Taken => Put::Taken,
+                Pushed::Lost => Put::Lost,
+                // A frame that came without credit is lost.
+                Pushed::Full(entry) if entry.source.peer().is_some() => {
+                    self.give_up(&entry, aftermath);
+                    Put::Lost
+                }
+                // The caller asked for room before. An item without room is kept rather than lost.
+                Pushed::Full(entry) => {
+                    self.queue.push_accepted(entry, terms, now, &mut self.lost);
+                    Put::Taken
+                }
+                Pushed::Disconnected(entry) => {
+                    self.give_up(&entry, aftermath);
+                    self.ended = Some(Ended::Disconnected);
+                    Put::Disconnected
+                }
+            }
+        };
+        self.settle_lost(aftermath);
+        put
+    }
+}

@@ -1,0 +1,140 @@
+//! Events of one process that come together and are for the same subscriptions. Each subscription gets them in one go: a lock
+//! and a wake-up for each event and each subscription would cost more than the events.
+//!
+//! The row ends before all that looks at the queues or adds to them. An acknowledgement, for one, names the events in them.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::Arc;
+
+use sealbus_bus::{RefusalReason, Refused};
+
+use super::aftermath::{Aftermath, PeerKey, Source, TakenNote};
+use super::arrival::Objection;
+use super::consumer::{Consumer, Put};
+use super::{Exchange, Now, Outcome};
+use crate::event::ReceivedEvent;
+
+/// The most events in a row.
+const LONGEST: usize = 128;
+
+/// An event in a row.
+pub(super) struct RowEvent {
+    pub(super) event: ReceivedEvent,
+    /// The number of its frame.
+    pub(super) number: u64,
+    /// The notice for its publisher.
+    pub(super) note: Option<Arc<TakenNote>>,
+}
+
+/// Events that were taken and that their subscriptions do not have yet.
+#[derive(Default)]
+pub(super) struct EventRow {
+    /// Their process.
+    from: Option<PeerKey>,
+    consumers: Vec<Arc<Consumer>>,
+    events: Vec<RowEvent>,
+}
+
+/// Whether these subscriptions may get an event in a row with others. All push back, so that none of their queues is ever
+/// full, and none gets the event twice.
+pub(super) fn take_rows(consumers: &[&Arc<Consumer>]) -> bool {
+    consumers.iter().all(|it| it.pushes_back())
+        && consumers.is_sorted_by(|one, next| one.id < next.id)
+}
+
+/// Why an event is not taken that its process had no credit for.
+pub(super) fn beyond_credit(agent: &str) -> Refused {
+    Refused {
+        reason: RefusalReason::OverLimit,
+        explanation: format!("more was sent to {agent} than its subscription has given credit for"),
+    }
+}
+
+impl Exchange {
+    /// Adds an event to the row. Its subscriptions [take rows](take_rows).
+    pub(super) fn join_row(
+        &mut self,
+        from: PeerKey,
+        consumers: &[&Arc<Consumer>],
+        event: RowEvent,
+        now: Now,
+    ) {
+        let row = &self.row;
+        let is_next = row.from == Some(from)
+            && row.events.len() < LONGEST
+            && row.consumers.len() == consumers.len()
+            && (row.consumers.iter().zip(consumers)).all(|(one, other)| Arc::ptr_eq(one, other));
+        if !is_next {
+            self.end_row(now);
+            self.row.from = Some(from);
+            self.row
+                .consumers
+                .extend(consumers.iter().copied().cloned());
+        }
+        self.await_moments(&event.event.header, now);
+        self.row.events.push(event);
+    }
+
+    /// Gives the events of the row to their subscriptions.
+    pub(super) fn end_row(&mut self, now: Now) {
+        let Some(from) = self.row.from else {
+            return;
+        };
+        let EventRow {
+            mut consumers,
+            mut events,
+            ..
+        } = mem::take(&mut self.row);
+        // The events that somebody does not take, by their place, each with the last agent that does not.
+        let mut beyond = BTreeMap::new();
+        for consumer in consumers.drain(..) {
+            let copies = events.iter().map(|it| {
+                let source = Source::There(from, it.number, it.note.clone());
+                (it.event.clone(), source)
+            });
+            let mut aftermath = Aftermath::default();
+            let mut is_any_lost = false;
+            consumer.put_all(copies, now.moment, &mut aftermath, |place, put| match put {
+                Put::Beyond => drop(beyond.insert(place, consumer.agent.clone())),
+                Put::Lost | Put::Disconnected => is_any_lost = true,
+                Put::Taken => {}
+            });
+            self.have_put(consumer.id, Some(from), aftermath, now);
+            if is_any_lost {
+                self.report_flow(&consumer, now);
+            }
+        }
+        for (place, agent) in beyond {
+            if let Some(event) = events.get(place) {
+                self.refuse_beyond(from, event, &agent, now);
+            }
+        }
+        events.clear();
+        self.row = EventRow {
+            from: None,
+            consumers,
+            events,
+        };
+    }
+
+    /// Refuses an event that its process had no credit for.
+    fn refuse_beyond(&mut self, from: PeerKey, event: &RowEvent, agent: &str, now: Now) {
+        let refused = beyond_credit(agent);
+        let RowEvent { event, number, .. } = event;
+        let message = event.message.message();
+        let author = message.sender().map(|sender| sender.name().to_owned());
+        let process = self.peers.get(from.index);
+        let process = process.map(|peer| peer.identity.to_string());
+        let certified = event.provenance().certified();
+        let certified = certified.map(|verified| verified.identity().to_string());
+        self.outcomes.push(Outcome::Refused {
+            tried_by: author.unwrap_or_default(),
+            proved: certified.or(process),
+            channel: Some(event.header.channel.to_string()),
+            reason: refused.reason,
+            explanation: refused.explanation.clone(),
+        });
+        self.tell_objection(from.index, *number, &Objection::Refused(refused), now);
+    }
+}

@@ -1,0 +1,192 @@
+//! Events that come together go into the queues in one go, and nobody can tell.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+
+use super::*;
+use crate::flow::QueueLimits;
+use crate::frame::{Frame, Head, Stamp};
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Scene {
+    /// As [`arrive`](Self::arrive), for frames that come together.
+    fn arrive_together(&mut self, from: usize, to: usize, frames: Vec<LostFrame>) {
+        let now = self.now();
+        let frames = frames.into_iter().map(|frame| self.arrived(from, frame));
+        let mut frames: Vec<ArrivedFrame> = frames.collect();
+        let refused = self.exchanges[to].take_all(&mut frames, now);
+        assert!(refused.is_empty() && frames.is_empty(), "{refused:?}");
+    }
+
+    /// Takes all events of a subscription of the second process. Returns their numbers.
+    fn numbers_of(&mut self, consumer: &Consumer) -> Vec<u64> {
+        let now = self.now();
+        let mut aftermath = Aftermath::default();
+        let mut numbers = Vec::new();
+        let out = |event: crate::ReceivedEvent| numbers.push(event.header.number);
+        consumer.take(now.moment, None, usize::MAX, out, &mut aftermath);
+        self.exchanges[1].settle(consumer.id, aftermath, now);
+        numbers
+    }
+
+    /// The frames that the first process keeps until they are acknowledged, and then until their events are read.
+    fn kept(&self) -> (usize, usize) {
+        let index = self.exchanges[0].index_of(&self.identities[1]).unwrap();
+        let peer = self.exchanges[0].peers.get(index).unwrap();
+        (peer.outgoing.size().0, peer.outgoing.unread_size().0)
+    }
+}
+
+#[test]
+fn each_subscription_gets_events_that_come_together_once_and_in_order() {
+    for together in [1, 7, 63, 64, 65, 200, 400] {
+        let mut scene = Scene::new(2);
+        let consumers: Vec<_> = (0..10).map(|_| scene.subscribe(1, "/dates")).collect();
+        assert!(scene.waits());
+        scene.carry(0, 1);
+        for _ in 0..400 {
+            scene.reaches(1);
+        }
+        for frames in scene.send(0, 1).chunks(together) {
+            scene.arrive_together(0, 1, frames.to_vec());
+        }
+        for consumer in &consumers {
+            let expected: Vec<u64> = (1..=400).collect();
+            assert_eq!(scene.numbers_of(consumer), expected);
+        }
+    }
+}
+
+#[test]
+fn a_reader_is_woken_once_for_events_that_come_together() {
+    let mut scene = Scene::new(2);
+    let consumer = scene.subscribe(1, "/dates");
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    for _ in 0..60 {
+        scene.reaches(1);
+    }
+    let frames = scene.send(0, 1);
+    let woken = Arc::<Woken>::default();
+    let waker = Waker::from(woken.clone());
+    let mut aftermath = Aftermath::default();
+    let moment = scene.now().moment;
+    let taken = consumer.take(moment, Some(&waker), 1, |_| (), &mut aftermath);
+    assert_eq!((taken, woken.0.load(Ordering::Relaxed)), (0, 0));
+    scene.arrive_together(0, 1, frames);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert_eq!(scene.take(1, &consumer, 100), 60);
+}
+
+/// An acknowledgement says which events wait for their agents. Those of its own read are among them.
+#[test]
+fn events_that_come_together_count_as_unread_until_they_are_read() {
+    let mut scene = Scene::new(2);
+    let consumers = [scene.subscribe(1, "/dates"), scene.subscribe(1, "/**")];
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    for _ in 0..300 {
+        scene.reaches(1);
+    }
+    let frames = scene.send(0, 1);
+    scene.arrive_together(0, 1, frames);
+    scene.carry(0, 1);
+    let (kept, unread) = scene.kept();
+    assert_eq!(kept + unread, 300);
+    assert!(unread > 200, "{unread} of 300 events count as unread");
+    for consumer in &consumers {
+        assert_eq!(scene.numbers_of(consumer).len(), 300);
+    }
+    scene.pass(Duration::from_secs(2));
+    assert_eq!(scene.kept(), (0, 0));
+}
+
+/// The effects of far more events than a process has credit for: those that each subscription gets, the frames that are
+/// refused, and the number of refusals in the log.
+fn effects(is_together: bool) -> (Vec<Vec<u64>>, Vec<u64>, usize) {
+    let mut scene = Scene::new(2);
+    let small = QueueLimits {
+        events: 1000,
+        bytes: 4096,
+    };
+    let mut consumers = Vec::new();
+    for limits in [small, QueueLimits::default(), small] {
+        let pattern = ChannelPattern::new("/dates").unwrap();
+        let options = SubscriptionOptions::new(pattern).with_limits(limits);
+        let now = scene.now();
+        let agent = "greedy@factory".into();
+        let consumer = scene.exchanges[1].subscribe(&agent, options, now);
+        consumers.push(consumer.unwrap());
+    }
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    scene.reaches(1);
+    let event = scene.send(0, 1).pop().unwrap();
+    let Ok(Frame::Event {
+        stamp,
+        head,
+        targets,
+        body,
+    }) = Frame::decode(&event.payload)
+    else {
+        panic!("no event");
+    };
+    let frame = |place: u64| {
+        let number = stamp.number + place;
+        let frame = Frame::Event {
+            stamp: Stamp { number, ..stamp },
+            head: Head {
+                number: place,
+                ..head
+            },
+            targets,
+            body,
+        };
+        LostFrame {
+            payload: frame.to_bytes(),
+            ..event.clone()
+        }
+    };
+    let frames: Vec<LostFrame> = (0..300).map(frame).collect();
+    match is_together {
+        true => scene.arrive_together(0, 1, frames),
+        false => frames.into_iter().for_each(|it| scene.arrive(0, 1, it)),
+    }
+    let answers = scene.send(1, 0);
+    let refused = answers
+        .iter()
+        .filter_map(|it| match Frame::decode(&it.payload) {
+            Ok(Frame::Refusal { refused, .. }) => Some(refused),
+            _ => None,
+        });
+    let refused = refused.collect();
+    let outcomes = scene.exchanges[1].take_outcomes();
+    let is_refused = |it: &&Outcome| {
+        matches!(it, Outcome::Refused { tried_by, channel, reason, .. }
+            if tried_by == "publisher@factory"
+                && channel.as_deref() == Some("/dates")
+                && *reason == RefusalReason::OverLimit)
+    };
+    let count = outcomes.iter().filter(is_refused).count();
+    let numbers = consumers.iter().map(|it| scene.numbers_of(it)).collect();
+    (numbers, refused, count)
+}
+
+#[test]
+fn events_beyond_the_credit_are_refused_by_their_numbers_when_they_come_together() {
+    let (numbers, refused, count) = effects(true);
+    assert!(!refused.is_empty() && refused.is_sorted());
+    assert_eq!(refused.len(), count);
+    // A subscription with room gets the events all the same.
+    assert_eq!(numbers[1].len(), 300);
+    assert_eq!((numbers, refused, count), effects(false));
+}
