@@ -217,7 +217,8 @@ class Link:
             if self.row:
                 return MESSAGE, self.row.pop(0)
             if not self.greeted and len(self.inbox) >= len(PREFACE):
-                assert self.inbox.startswith(PREFACE), self.inbox
+                if not self.inbox.startswith(PREFACE):
+                    raise ConnectionError(f"this is no port of the mesh: it says {self.inbox!r}")
                 self.inbox = self.inbox[len(PREFACE) :]
                 self.greeted = True
             if self.greeted and len(self.inbox) >= 12:
