@@ -65,8 +65,13 @@ class Guarded:
     def sign(self, **claims: Any) -> str:
         return self.login.sign(**{"aud": self.resource, "scope": "tools", **claims})
 
-    def get(self, path: str, *, token: str | None = None, method: str = "GET", body: object = None) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPSConnection("localhost", int(self.resource.split(":")[2].split("/")[0]), timeout=DEADLINE, context=self.authority.context())
+    def get(
+        self, path: str, *, token: str | None = None, method: str = "GET", body: object = None, address: str = "127.0.0.1"
+    ) -> tuple[int, dict[str, str], bytes]:
+        port = int(self.resource.split(":")[2].split("/")[0])
+        connection = http.client.HTTPSConnection(
+            "localhost", port, timeout=DEADLINE, context=self.authority.context(), source_address=(address, 0)
+        )
         fields = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         if token is not None:
             fields["Authorization"] = f"Bearer {token}"
@@ -79,14 +84,14 @@ class Guarded:
         finally:
             connection.close()
 
-    def call(self, token: str | None) -> tuple[int, dict[str, str], bytes]:
+    def call(self, token: str | None, address: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:
         meta = {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": {"name": "mallory", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": {},
         }
         body = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}}
-        return self.get("/mcp", token=token, method="POST", body=body)
+        return self.get("/mcp", token=token, method="POST", body=body, address=address)
 
 
 @pytest.fixture(scope="module")
@@ -206,8 +211,9 @@ def test_tokens_of_others_open_nothing(guarded: Guarded) -> None:
         "pieces": "..",
         "two": f"{sign()}, Bearer {sign()}",
     }
-    for why, token in wrong.items():
-        status, headers, body = guarded.call(token)
+    for number, (why, token) in enumerate(wrong.items()):
+        # Each address has a share of the log.
+        status, headers, body = guarded.call(token, f"127.0.1.{number + 1}")
         assert status == 401, (why, status, body)
         assert 'error="invalid_token"' in headers["www-authenticate"], why
         # Nothing about the reason.

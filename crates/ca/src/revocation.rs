@@ -382,12 +382,14 @@ impl CaService {
             return Ok(TakenBack::default());
         }
         let held = self.deny_list.len();
-        // If the list has no room for all, the first ones are denied.
-        self.is_unpublished = true;
-        let denied_anew = self
-            .deny_list
-            .take_over(&handed, now)
-            .map_err(|error| Fault::new(FaultCode::Full, error.to_string()))?;
+        self.deny_list
+            .raise_version(handed.version().saturating_add(1));
+        let version = self.deny_list.version();
+        let taken = self.deny_list.take_over(&handed, now);
+        // If the list has no room for all, the first ones are denied. If it has room for none, nothing is new: its holder hands
+        // it back again and again.
+        self.is_unpublished |= taken.is_ok() || self.deny_list.version() > version;
+        let denied_anew = taken.map_err(|error| Fault::new(FaultCode::Full, error.to_string()))?;
         for (serial, denial) in handed.serials() {
             let Some(certificate) = self.issued.get_mut(&serial) else {
                 continue;

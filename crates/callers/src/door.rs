@@ -302,21 +302,27 @@ impl<S: Service> Door<S> {
             && !head.headers.contains_key(AUTHORIZATION)
         {
             let place = self.certified(agent, guest);
-            return place.map_err(|unknown| self.unauthorized(unknown, guest));
+            return place.map_err(|unknown| self.unauthorized(unknown));
         }
+        let no_key = |unknown| {
+            if let Unknown::WrongKey = unknown {
+                self.sent_away(guest, "a caller with a wrong key was sent away");
+            }
+            self.unauthorized(unknown)
+        };
         let keys = head.headers.get_all(AUTHORIZATION);
         let shown = self.callers.caller(keys.iter().map(HeaderValue::as_bytes));
-        let token = match shown.map_err(|unknown| self.unauthorized(unknown, guest))? {
+        let token = match shown.map_err(no_key)? {
             Shown::Caller(place) => return Ok((place, None)),
             Shown::Token(token) => token,
         };
-        let wrong = || self.unauthorized(Unknown::WrongKey, guest);
-        let (issuer, _) = self.entrance.oauth.as_ref().ok_or_else(wrong)?;
+        let oauth = self.entrance.oauth.as_ref();
+        let (issuer, _) = oauth.ok_or_else(|| no_key(Unknown::WrongKey))?;
         let grant = issuer.check(token, guest.certificate.as_deref()).await;
         let grant = grant.map_err(|refusal| match refusal {
             Refusal::Token(error) => {
                 self.sent_away(guest, &format!("a caller's token was refused: {error}"));
-                wrong()
+                self.unauthorized(Unknown::WrongKey)
             }
             Refusal::NoKeys(_) => {
                 let why = "tokens cannot be checked now: their issuer does not answer";
@@ -327,7 +333,7 @@ impl<S: Service> Door<S> {
             let subject = crate::shown(&grant.subject, 100);
             let why = format!("the token of {subject} speaks for no caller of this gateway");
             self.sent_away(guest, &why);
-            self.unauthorized(unknown, guest)
+            self.unauthorized(unknown)
         })?;
         Ok((place, Some(grant.expires)))
     }
@@ -365,18 +371,18 @@ impl<S: Service> Door<S> {
     }
 
     /// RFC 6750: the answer names the scheme, and no reason why a key is not accepted.
-    fn unauthorized(&self, unknown: Unknown, guest: &Guest) -> Answer {
+    fn unauthorized(&self, unknown: Unknown) -> Answer {
         let (status, why, word) = match unknown {
             Unknown::NoKey => (
                 StatusCode::UNAUTHORIZED,
                 "a key is needed: Authorization: Bearer KEY",
                 None,
             ),
-            Unknown::WrongKey => {
-                self.sent_away(guest, "a caller with a wrong key was sent away");
-                let word = Some("invalid_token");
-                (StatusCode::UNAUTHORIZED, "the key opens nothing", word)
-            }
+            Unknown::WrongKey => (
+                StatusCode::UNAUTHORIZED,
+                "the key opens nothing",
+                Some("invalid_token"),
+            ),
             Unknown::Scopes => (
                 StatusCode::FORBIDDEN,
                 "the token lacks scopes",

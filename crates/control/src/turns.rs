@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -70,8 +70,8 @@ struct Inner {
 pub struct Turn {
     inner: Arc<Mutex<Inner>>,
     sender: String,
-    is_shared: bool,
-    /// Changes only while `inner` is locked.
+    /// Whether it counts against [`OF_ALL`]. This and the bytes change only while `inner` is locked.
+    is_shared: AtomicBool,
     bytes: AtomicUsize,
 }
 
@@ -111,7 +111,7 @@ impl Turns {
         Some(Turn {
             inner: self.inner.clone(),
             sender: sender.to_owned(),
-            is_shared,
+            is_shared: AtomicBool::new(is_shared),
             bytes: AtomicUsize::new(bytes),
         })
     }
@@ -123,6 +123,9 @@ impl Turn {
         let mut inner = self.inner.lock();
         if !inner.members.contains(&self.sender) {
             inner.members.insert(self.sender.clone());
+        }
+        if self.is_shared.swap(false, Ordering::Relaxed) {
+            inner.shared.free(self.bytes.load(Ordering::Relaxed));
         }
     }
 
@@ -144,7 +147,8 @@ impl Turn {
         }
         let is_member = inner.members.contains(&self.sender);
         let taken = inner.taken.entry(self.sender.clone()).or_default();
-        let has_room = match (is_member, self.is_shared) {
+        let is_shared = self.is_shared.load(Ordering::Relaxed);
+        let has_room = match (is_member, is_shared) {
             (true, _) => taken.turns == 1 || taken.bytes + more <= BYTES_OF_MEMBER,
             (false, true) => {
                 taken.bytes + more <= OF_OTHER.bytes && inner.shared.bytes + more <= OF_ALL.bytes
@@ -157,7 +161,7 @@ impl Turn {
                 .advise("read the answers to your earlier requests first"));
         }
         taken.bytes += more;
-        if self.is_shared {
+        if is_shared {
             inner.shared.bytes += more;
         }
         self.bytes.fetch_add(more, Ordering::Relaxed);
@@ -169,7 +173,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut inner = self.inner.lock();
         let bytes = *self.bytes.get_mut();
-        if self.is_shared {
+        if *self.is_shared.get_mut() {
             inner.shared.free(bytes);
         }
         if let Some(taken) = inner.taken.get_mut(&self.sender) {
@@ -299,6 +303,19 @@ mod tests {
         assert!(stranger.holds(1000).is_ok());
         assert!(stranger.holds(LONG).is_err());
         drop((first, stranger));
+        assert!(is_unused(&turns));
+    }
+
+    #[test]
+    fn answers_to_a_new_member_take_no_room_from_others() {
+        const LONG: usize = 16 << 20;
+        let turns = Turns::default();
+        // Not its first request, and so one that counts with those of others.
+        let asked: Vec<_> = (0..2).map(|_| turns.take("node-1", 100).unwrap()).collect();
+        asked[1].is_members();
+        assert!(asked[1].holds(LONG).is_ok());
+        assert_eq!(turns.inner.lock().shared.bytes, 0);
+        drop(asked);
         assert!(is_unused(&turns));
     }
 

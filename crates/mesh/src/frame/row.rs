@@ -306,6 +306,27 @@ mod tests {
         assert!(!joins(&mut session, 1, 2));
     }
 
+    #[test]
+    fn a_row_is_not_joined_behind_a_chunk_that_was_begun_in_vain() {
+        let message = message(3);
+        let mut whole = Vec::new();
+        bitefficient::encode(&message, &mut whole).unwrap();
+        let (beginning, rest) = whole.split_at(whole.len() - 5);
+        let mut session = Session::default();
+        // The last one fills its chunk.
+        while session.unwritten() < 64 * 1024 {
+            append(&mut session, 1, 2, beginning, rest);
+        }
+        let failed = session.append_message(1, 3, false, |_| Err("it cannot be encoded"));
+        assert!(failed.is_err());
+        let joined = session.join(1, 2, |beginning| Rest::behind(&message, beginning));
+        assert_eq!(joined, None);
+        let (before, _) = waiting(&session);
+        append(&mut session, 1, 2, beginning, rest);
+        let (after, _) = waiting(&session);
+        assert_eq!(after.len(), before.len() + 1);
+    }
+
     /// A row of a message of this length and of others that are the same.
     fn same(length: usize, others: usize) -> Vec<u8> {
         let mut row = vec![7; length];

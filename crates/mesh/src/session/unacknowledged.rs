@@ -214,6 +214,8 @@ impl Unacknowledged {
                 first: sequence,
                 frames: 0,
             });
+            // It is in the chunk before.
+            self.joinable = None;
             self.settle_cursor();
         }
         let Some(chunk) = self.chunks.back_mut() else {
