@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -157,6 +158,51 @@ def test_the_role_is_handed_over_and_comes_back(platform: Make, cluster: Start) 
     assert second.master is not None and first.master is not None
     assert first.master.wait() == 0
     assert second.master.wait() == 0
+
+
+def test_a_master_that_leads_again_leaves_the_platform_as_it_is(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd, "seller", "spare")).up()
+    first.node("node-1")
+    before = Masters(first).place("seller", "spare")
+    second = beside(first, platform(manifest(etcd, "seller", "spare")))
+    masters = Masters(first, second)
+    masters.listed(2)
+    masters.tell("kill", "spare")
+
+    def second_leads() -> bool:
+        if not leads(second):
+            first.tell("masters", "hand-over", expect=None)
+        return leads(second)
+
+    # Its manifest lies elsewhere: by that, it would start each agent anew.
+    wait_for(second_leads, "the second Master to lead", also=first.logs)
+    leader, other = second, first
+    assert leader.master is not None and other.master is not None
+    output = leader.master.output
+
+    def starts() -> int:
+        """How often it has begun to lead, and has started what it had to start."""
+        return output().count("is up at level") + output().count('"enrolment":')
+
+    def nobody_is_there() -> bool:
+        return not etcd.ctl("get", "--prefix", "--keys-only", "/sealbus/factory/instance/").strip()
+
+    begun = starts()
+    # The other one leads meanwhile. When this one wakes, it finds that it was replaced, and that nobody leads.
+    os.kill(leader.master.pid, signal.SIGSTOP)
+    try:
+        wait_for(lambda: leads(other), "the other Master to lead", also=other.logs)
+        os.kill(other.master.pid, signal.SIGSTOP)
+        wait_for(nobody_is_there, "both to be gone", also=etcd.logs)
+        os.kill(leader.master.pid, signal.SIGCONT)
+        wait_for(lambda: starts() > begun, "the Master to lead again", also=leader.logs)
+        agents = leader.agents()
+    finally:
+        for master in (leader.master, other.master):
+            os.kill(master.pid, signal.SIGCONT)
+    assert agents["seller"]["pid"] == before["seller"]
+    assert agents["spare"]["state"] not in ("active", "starting", "placed"), agents["spare"]
 
 
 def test_a_killed_leader_is_replaced_and_a_sleeping_one_stands_by_when_it_wakes(

@@ -108,7 +108,8 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
                 };
             }
         };
-        let taken_over = elected.has_waited();
+        // A Master that has led before goes on with the platform as it is now, even if nobody led in between.
+        let taken_over = before != Before::Nothing || elected.has_waited();
         let master = Master::lead(config.clone(), elected).await?;
         let kept = match nodes.take() {
             Some(nodes) => nodes,
