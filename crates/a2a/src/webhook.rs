@@ -79,7 +79,8 @@ async fn tell(tasks: &Tasks, task: &Task, config: &PushConfig, web: &Client, mut
             at = next.number;
             if let Err(reason) = post(config, &next.told, web, &tasks.posts).await {
                 let (caller, url) = (tasks.caller.voice.name(), shown(&config.url, 200));
-                if let Some(left_out) = lines::admit(caller) {
+                // Each webhook has a share of its own: it is given up once, and its owner looks for the reason.
+                if let Some(left_out) = lines::admit(&format!("{caller} {url}")) {
                     tracing::warn!(
                         caller,
                         url,
