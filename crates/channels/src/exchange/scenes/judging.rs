@@ -1,4 +1,4 @@
-//! Events that are alike to the one before them. What held for that one holds for them only as long as it is so.
+//! Events that are alike to the one before them. The answer for that one holds for them only as long as it is so.
 
 use sealbus_seal::permission::Policy;
 
