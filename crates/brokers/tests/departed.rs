@@ -16,23 +16,12 @@ async fn messages_held_for_a_receiver_outlive_their_sender_and_fail_nobody_elses
     let broker = MemoryBroker::quiet();
     let ground = broker.ground(SecurityLevel::Auth, BrokerPromise::Durable);
     let pair = Pair::open(ground, broker.connecting()).await;
-    let Pair {
-        directory,
-        here,
-        there,
-        ..
-    } = &pair;
+    let Pair { here, there, .. } = &pair;
     let (from_bob, mut at_bob) = pair.attach(there, "bob@factory").await;
     let (from_gone, _at_gone) = pair.attach(here, "gone@factory").await;
     let (from_alice, _at_alice) = pair.attach(here, "alice@factory").await;
     // Bob is moving: messages to him wait.
-    let locate = |location| {
-        directory
-            .0
-            .lock()
-            .insert("bob@factory".to_owned(), location);
-        here.bus.location_changed("bob@factory");
-    };
+    let locate = |location| pair.locate("bob@factory", location);
     locate(Location::InTransit);
     from_gone
         .send(message("bob@factory", "from one that leaves"))
@@ -64,20 +53,9 @@ async fn messages_that_come_back_after_their_sender_has_left_are_sent_again() {
     let broker = MemoryBroker::quiet();
     let ground = broker.ground(SecurityLevel::Auth, BrokerPromise::Durable);
     let pair = Pair::open(ground, broker.connecting()).await;
-    let Pair {
-        directory,
-        here,
-        there,
-        ..
-    } = &pair;
+    let Pair { here, there, .. } = &pair;
     let (from_gone, _at_gone) = pair.attach(here, "gone@factory").await;
-    let locate = |location| {
-        directory
-            .0
-            .lock()
-            .insert("bob@factory".to_owned(), location);
-        here.bus.location_changed("bob@factory");
-    };
+    let locate = |location| pair.locate("bob@factory", location);
     // The directory knows bob before he has a queue.
     locate(Location::Process(there.contact()));
     for number in 0..3 {

@@ -24,11 +24,7 @@ async fn a_message_may_be_longer_than_usual_if_the_platform_allows_it() {
     .await;
     let (from_alice, _at_alice) = pair.attach(&pair.here, "alice@factory").await;
     let (_from_bob, mut at_bob) = pair.attach(&pair.there, "bob@factory").await;
-    let place = Location::Process(pair.there.contact());
-    pair.directory
-        .0
-        .lock()
-        .insert("bob@factory".to_owned(), place);
+    pair.locate("bob@factory", Location::Process(pair.there.contact()));
     let long = "x".repeat(usual + 1);
     from_alice
         .send(message("bob@factory", &long))

@@ -172,16 +172,10 @@ async fn one_that_ends_when_it_has_read_large_messages_gets_none_twice() {
     // The Master's work would remove Bob's queue.
     let ground = broker.ground(SecurityLevel::Auth, BrokerPromise::Durable);
     let pair = Pair::open(ground, broker.connecting()).await;
-    let Pair {
-        directory,
-        here,
-        there,
-        ..
-    } = &pair;
+    let Pair { here, there, .. } = &pair;
     let (from_alice, _at_alice) = pair.attach(here, "alice@factory").await;
     let (from_bob, mut at_bob) = pair.attach(there, "bob@factory").await;
-    let place = Location::Process(there.contact());
-    directory.0.lock().insert("bob@factory".to_owned(), place);
+    pair.locate("bob@factory", Location::Process(there.contact()));
     mixed(&from_alice, &at_bob, &broker).await;
     let held = at_bob.len();
     // Large messages would follow the small ones: there are fewer deliveries than messages here.

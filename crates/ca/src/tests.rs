@@ -63,6 +63,19 @@ fn stored(service: &mut CaService) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
+/// A service that goes on from these rows.
+fn loaded(
+    authority: IssuingAuthority,
+    trust: Arc<Trust>,
+    stored: &BTreeMap<String, Vec<u8>>,
+    now: Timestamp,
+) -> CaService {
+    let rows = stored
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_slice()));
+    CaService::load(authority, trust, HOUR, rows, None, now).unwrap()
+}
+
 fn node(service: &mut CaService) -> Credential {
     let key = KeyPair::generate().unwrap();
     let identity = Identity::node(&platform(), "node-1").unwrap();

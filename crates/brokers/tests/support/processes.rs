@@ -213,6 +213,12 @@ impl Pair {
             .attach(&self.ground, &self.accounts, name, None, Vec::new())
             .await
     }
+
+    /// Has `here` know where an agent is from now on.
+    pub fn locate(&self, agent: &str, location: Location) {
+        self.directory.0.lock().insert(agent.to_owned(), location);
+        self.here.bus.location_changed(agent);
+    }
 }
 
 impl Processes {

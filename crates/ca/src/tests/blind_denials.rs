@@ -166,12 +166,9 @@ fn a_certificate_that_is_denied_before_it_is_revoked_leaves_the_stored_list_whol
             None => rows.remove(&key),
         };
     }
-    let rows = rows
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_slice()));
     let standby = root.create_authority("ca-2", Validity::starting(NOW, HOUR * 100));
-    let led = CaService::load(standby.unwrap(), trust(root), HOUR, rows, None, NOW);
-    assert!(led.unwrap().trust().verify(&held, NOW).is_err());
+    let led = loaded(standby.unwrap(), trust(root), &rows, NOW);
+    assert!(led.trust().verify(&held, NOW).is_err());
 }
 
 #[test]

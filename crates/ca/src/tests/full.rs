@@ -57,14 +57,7 @@ fn what_is_handed_back_is_in_force_as_far_as_there_is_room() {
     first.publish(NOW).unwrap();
     let handed = first.deny_list_since(0);
 
-    let roots = [root.certificate().clone()];
-    let trust = Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
-    let rows = backup
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_slice()));
-    let authority = first.authority;
-    let restored = CaService::load(authority, Arc::new(trust), HOUR, rows, None, NOW);
-    let mut restored = restored.unwrap();
+    let mut restored = loaded(first.authority, blind::trust(&root), &backup, NOW);
     fill(&mut restored);
     let fault = restored.take_back(&handed, NOW).unwrap_err();
     assert_eq!(fault.code, FaultCode::Full);

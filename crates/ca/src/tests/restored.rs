@@ -69,13 +69,8 @@ fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
     let held = trust();
     held.apply_deny_list(&first.deny_list_since(0), NOW)
         .unwrap();
-    let rows = backup
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_slice()));
     let later = NOW.plus(Duration::from_secs(60));
-    let authority = first.authority;
-    let mut restored =
-        CaService::load(authority, Arc::new(trust()), HOUR, rows, None, later).unwrap();
+    let mut restored = loaded(first.authority, Arc::new(trust()), &backup, later);
     restored
         .revoke_process("p", None, Reason::Killed, later)
         .unwrap();
@@ -108,11 +103,7 @@ fn a_list_that_is_handed_back_is_passed_in_its_version() {
         let trust = || Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
         let holder = trust();
         holder.apply_deny_list(&handed, NOW).unwrap();
-        let rows = backup
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_slice()));
-        let mut restored =
-            CaService::load(authority, Arc::new(trust()), HOUR, rows, None, NOW).unwrap();
+        let mut restored = loaded(authority, Arc::new(trust()), &backup, NOW);
         for process in revoked {
             restored
                 .revoke_process(process, None, Reason::Killed, NOW)
