@@ -160,6 +160,11 @@ pub fn is_program(path: &Path) -> bool {
         .is_ok_and(|found| found.is_file() && system::may_run(&found))
 }
 
+/// The examples of the README, which are tested as those of the documentation are.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
