@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealbus_control::Fault;
 use sealbus_control::admin::{NodeState, ask};
 use sealbus_control::operators;
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 use sealbus_manifest::isolation::Isolation;
 use sealbus_master::{Master, MasterConfig, MasterError, PlatformSettings};
 use sealbus_node::{IsolationConfig, Node, NodeConfig, NodeError, SLOTS};
@@ -142,7 +142,7 @@ async fn be_master(directory: &Path) -> Result<(), HollowError> {
 /// The Master in a process of its own.
 struct Apart {
     child: Child,
-    operator: Caller,
+    operator: RpcCaller,
 }
 
 impl Apart {

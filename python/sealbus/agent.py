@@ -224,16 +224,24 @@ class Agent(Initiates):
         can read it, besides: :attr:`~sealbus.Message.is_sealed`. A receiver that has no key for it is refused by name.
         A level below the platform's, or one that the platform's transport does not reach, is refused.
         """
-        life = self._living
+        # `_living` is a call. An agent that lives does without it.
+        life = self._life or self._living
         if level is not None:
             message = message.replace(user_defined={**message.user_defined, "X-Sealbus-Level": level})
         if persistent:
             await life.send_persistent(message, life.clock.moment(expiry), life.clock.moment(valid_from), receipt)
             return
-        for name, value in (("expiry", expiry), ("valid_from", valid_from), ("receipt", receipt)):
-            if value is not None:
-                raise ValueError(f"only a persistent message can have {name}: pass persistent=True")
-        await life.send(message)
+        if expiry is not None or valid_from is not None or receipt is not None:
+            name = "expiry" if expiry is not None else "valid_from" if valid_from is not None else "receipt"
+            raise ValueError(f"only a persistent message can have {name}: pass persistent=True")
+        if life.turn <= 1 or life.moving is not None:
+            await life.send(message)
+            return
+        # `Life.send` does the same with one more coroutine.
+        life.turn -= 1
+        unsent = life.handle.try_send(message)
+        if unsent is not None:
+            await life.finish(unsent)
 
     async def send_many(self, messages: Iterable[AclMessage]) -> None:
         """Sends many messages in their order, faster than one by one.
@@ -272,8 +280,11 @@ class Agent(Initiates):
         Without a filter any message will do. `timeout` is in seconds; when it has passed,
         :class:`~sealbus.ReceiveTimeout` is raised.
         """
-        life = self._living
-        if life.turn > 0 and life.moving is None and not life.mailbox.is_awaited():
+        life = self._life or self._living
+        if life.turn <= 0:
+            await life.pause()
+            life.check_not_stopping()
+        if life.moving is None and not life.mailbox.is_awaited():
             life.turn -= 1
             message = life.handle.try_receive(filter)
             if message is not None:

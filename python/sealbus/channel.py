@@ -236,7 +236,8 @@ class Channel:
         # The pause comes first: a publisher that is cancelled in it has published nothing.
         if life.count_message():
             await life.pause()
-        await life.settle()
+        if life.moving is not None:
+            await life.settle()
         reach = self._handle.try_publish(sent, qos) if life.introduced else None
         if reach is None:
             reach = await life.call(self._handle.publish, sent, qos)

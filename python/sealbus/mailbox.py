@@ -114,7 +114,8 @@ class Mailbox:
     async def request(self, request: AclMessage, timeout: float | None) -> Message:
         """Sends a message and waits for the reply to it."""
         life = self._life
-        await life.settle()
+        if life.moving is not None:
+            await life.settle()
         request, replies = self._handle.open_request(request)
         deadline = None if timeout is None else life.clock.now() + timeout
         waiter = _Waiter(None)

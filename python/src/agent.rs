@@ -21,7 +21,7 @@ use crate::acl::aid::PyAid;
 use crate::acl::message::PyAclMessage;
 use crate::channel::{self, PyChannelHandle, PySubscriptionHandle};
 use crate::conversation::{PyConversation, PyOpenRequest};
-use crate::delegation::carried;
+use crate::delegation::PyDelegation;
 use crate::error;
 use crate::filter::PyFilter;
 use crate::message::PyMessage;
@@ -34,13 +34,13 @@ use crate::subscribing;
 pub(crate) struct PyAgentHandle {
     aid: Aid,
     platform: String,
-    place: Owned<Arc<Place>>,
+    place: Owned<Arc<OwnedHandle>>,
 }
 
 /// None when the agent has left, and while its state is handed over.
-struct Place(Mutex<Option<AgentHandle>>);
+struct OwnedHandle(Mutex<Option<AgentHandle>>);
 
-impl Drop for Place {
+impl Drop for OwnedHandle {
     fn drop(&mut self) {
         // A task of the runtime reports to the platform that the agent leaves.
         let runtime = runtime::handle();
@@ -67,7 +67,7 @@ impl PyAgentHandle {
         Self {
             aid: handle.aid().clone(),
             platform: handle.process().platform().to_owned(),
-            place: Owned::new(Arc::new(Place(Mutex::new(Some(handle))))),
+            place: Owned::new(Arc::new(OwnedHandle(Mutex::new(Some(handle))))),
         }
     }
 
@@ -85,10 +85,13 @@ impl PyAgentHandle {
         }
     }
 
-    /// The message for sending. Receivers without a platform belong to this one.
-    fn addressed(&self, message: &Bound<'_, PyAclMessage>) -> PyResult<Arc<AclMessage>> {
-        let py = message.py();
-        let mut message = message.get().to_shared();
+    /// The message for sending, with the chain of its work. Receivers without a platform belong to this one.
+    fn addressed(
+        &self,
+        message: &PyAclMessage,
+        chain: Option<&Bound<'_, PyDelegation>>,
+    ) -> Arc<AclMessage> {
+        let mut message = message.to_shared();
         if message
             .receivers
             .iter()
@@ -100,7 +103,10 @@ impl PyAgentHandle {
                 }
             }
         }
-        carried(py, message)
+        match chain {
+            Some(chain) => chain.get().put_into(message),
+            None => message,
+        }
     }
 
     fn send(&self, handle: &AgentHandle, message: Arc<AclMessage>) -> PyResult<Option<PyUnsent>> {
@@ -114,9 +120,9 @@ impl PyAgentHandle {
     fn take(
         &self,
         py: Python<'_>,
-        mut matches: impl FnMut(&ReceivedMessage) -> bool,
+        take: impl FnOnce(&mut AgentHandle) -> Option<ReceivedMessage>,
     ) -> PyResult<Option<Py<PyMessage>>> {
-        let taken = self.with(|handle| handle.mailbox().try_receive_matching(&mut matches))?;
+        let taken = self.with(take)?;
         taken
             .map(|received| PyMessage::make(py, received))
             .transpose()
@@ -172,7 +178,8 @@ impl PyAgentHandle {
 
     /// Sends without waiting. The returned rest has found no room, and `finish` must send it.
     fn try_send(&self, message: &Bound<'_, PyAclMessage>) -> PyResult<Option<PyUnsent>> {
-        let message = self.addressed(message)?;
+        let chain = PyDelegation::present(message.py())?;
+        let message = self.addressed(message.get(), chain.as_ref());
         self.with(|handle| self.send(handle, message))?
     }
 
@@ -183,13 +190,14 @@ impl PyAgentHandle {
         messages: &Bound<'_, PyList>,
         first: usize,
     ) -> PyResult<(usize, Option<PyUnsent>)> {
+        let chain = PyDelegation::present(messages.py())?;
         let mut next = first;
         while next < messages.len() {
             let mut row = VecDeque::with_capacity(ROW.min(messages.len() - next));
             let mut fault = None;
             for index in next..messages.len().min(next + ROW) {
                 match messages.get_item(index)?.cast_into::<PyAclMessage>() {
-                    Ok(message) => row.push_back(self.addressed(&message)?),
+                    Ok(message) => row.push_back(self.addressed(message.get(), chain.as_ref())),
                     Err(error) => {
                         fault = Some(error.into());
                         break;
@@ -262,7 +270,8 @@ impl PyAgentHandle {
             // The message states it.
             level: None,
         };
-        let message = self.addressed(message)?;
+        let chain = PyDelegation::present(message.py())?;
+        let message = self.addressed(message.get(), chain.as_ref());
         let outbox = self.with(|handle| handle.outbox().clone())?;
         let agent = self.aid.name.clone();
         pump.call(call, async move {
@@ -279,7 +288,10 @@ impl PyAgentHandle {
         &self,
         request: &Bound<'_, PyAclMessage>,
     ) -> PyResult<(PyAclMessage, PyOpenRequest)> {
-        let mut request = Arc::unwrap_or_clone(self.addressed(request)?);
+        let chain = PyDelegation::present(request.py())?;
+        let mut request = Arc::unwrap_or_clone(self.addressed(request.get(), chain.as_ref()));
+        // A message without its sender would be copied once more when it is sent.
+        request.sender.get_or_insert_with(|| self.aid.clone());
         let open = self.with(|handle| {
             OpenRequest::open(handle.sender(), &handle.conversations(), &mut request)
         })?;
@@ -318,10 +330,13 @@ impl PyAgentHandle {
         py: Python<'_>,
         filter: Option<&Bound<'_, PyFilter>>,
     ) -> PyResult<Option<Py<PyMessage>>> {
-        match filter {
-            None => self.take(py, |_| true),
-            Some(filter) => self.take(py, |received| takes(&filter.get().0, received)),
-        }
+        self.take(py, |handle| match filter {
+            // A look through the mailbox would take its rows of messages apart.
+            None => handle.mailbox().try_recv(),
+            Some(filter) => handle
+                .mailbox()
+                .try_receive_matching(|received| takes(&filter.get().0, received)),
+        })
     }
 
     /// The first message with this conversation-id that `filter` takes. The others are not looked at.
@@ -332,18 +347,12 @@ impl PyAgentHandle {
         filter: &Bound<'_, PyFilter>,
     ) -> PyResult<Option<Py<PyMessage>>> {
         let matches = |received: &ReceivedMessage| takes(&filter.get().0, received);
-        let taken = self.with(|handle| handle.mailbox().try_receive_named(id, matches))?;
-        taken
-            .map(|received| PyMessage::make(py, received))
-            .transpose()
+        self.take(py, |handle| handle.mailbox().try_receive_named(id, matches))
     }
 
     /// After the platform has given up this process: the next failure that the agent has not received.
     fn try_receive_failure(&self, py: Python<'_>) -> PyResult<Option<Py<PyMessage>>> {
-        let failure = self.with(AgentHandle::try_receive_failure)?;
-        failure
-            .map(|received| PyMessage::make(py, received))
-            .transpose()
+        self.take(py, AgentHandle::try_receive_failure)
     }
 
     /// The first message that none of `filters` takes. A filter of None takes every message.
@@ -352,30 +361,39 @@ impl PyAgentHandle {
         py: Python<'_>,
         filters: Vec<Option<Bound<'_, PyFilter>>>,
     ) -> PyResult<Option<Py<PyMessage>>> {
-        self.take(py, |received| {
+        let matches = |received: &ReceivedMessage| {
             !filters.iter().any(|filter| match filter {
                 None => true,
                 Some(filter) => takes(&filter.get().0, received),
             })
-        })
+        };
+        self.take(py, |handle| handle.mailbox().try_receive_matching(matches))
     }
 
     fn try_receive_many<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
         let mut received = Vec::new();
         self.with(|handle| handle.mailbox().try_recv_many(&mut received, most))?;
-        let list = PyList::empty(py);
-        for received in received {
-            list.append(PyMessage::make(py, received)?)?;
-        }
-        Ok(list)
+        let messages: PyResult<Vec<_>> = received
+            .into_iter()
+            .map(|received| PyMessage::make(py, received))
+            .collect();
+        PyList::new(py, messages?)
     }
 
     /// Whether there is a message that `filter` takes. If not, the next message will be reported.
     fn has_mail(&self, filter: Option<&Bound<'_, PyFilter>>) -> PyResult<bool> {
+        let Some(filter) = filter else {
+            return self.with(|handle| {
+                let mailbox = handle.mailbox();
+                // Taking none makes an empty mailbox tell of its next message.
+                mailbox.try_recv_many(&mut Vec::new(), 0);
+                !mailbox.is_empty()
+            });
+        };
         let mut found = false;
         self.with(|handle| {
             handle.mailbox().try_receive_matching(|received| {
-                found = found || filter.is_none_or(|filter| takes(&filter.get().0, received));
+                found = found || takes(&filter.get().0, received);
                 false
             })
         })?;

@@ -47,7 +47,9 @@ impl PyOpenRequest {
 
     /// Gives the request up, unless it has its answer. An agent that has agreed to it is told to stop.
     fn close(&self) -> PyResult<()> {
-        let open = self.0.get()?.lock().take();
+        let Some(open) = self.0.get()?.lock().take() else {
+            return Ok(());
+        };
         let runtime = runtime::handle();
         // A task of the runtime sends the messages that have to wait.
         let _entered = runtime.as_ref().map(|runtime| runtime.enter());

@@ -11,7 +11,7 @@ use sealbus_fipa::{AclMessage, AclMessageRef};
 #[pyclass(frozen, module = "sealbus", name = "Delegation")]
 pub(crate) struct PyDelegation(Delegation);
 
-/// `asked` of `sealbus.delegation`.
+/// `asked.get` of `sealbus.delegation`.
 static ASKED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 impl PyDelegation {
@@ -20,17 +20,31 @@ impl PyDelegation {
         let chain = Delegation::by(message);
         (!chain.is_empty()).then_some(Self(chain))
     }
+
+    /// The chain of the present work, if it is on somebody's behalf.
+    pub(crate) fn present(py: Python<'_>) -> PyResult<Option<Bound<'_, Self>>> {
+        let get = ASKED.get_or_try_init(py, || {
+            let asked = py.import("sealbus.delegation")?.getattr("asked")?;
+            PyResult::Ok(asked.getattr("get")?.unbind())
+        })?;
+        let chain = get.bind(py).call0()?;
+        // Most work is on nobody's behalf, and an error that says so would take longer than the rest.
+        if chain.is_none() {
+            return Ok(None);
+        }
+        Ok(chain.cast_into().ok())
+    }
+
+    /// The message with this chain.
+    pub(crate) fn put_into(&self, message: Arc<AclMessage>) -> Arc<AclMessage> {
+        self.0.put_into(message)
+    }
 }
 
 /// The message with the chain of the present work.
 pub(crate) fn carried(py: Python<'_>, message: Arc<AclMessage>) -> PyResult<Arc<AclMessage>> {
-    let asked = ASKED.get_or_try_init(py, || {
-        let module = py.import("sealbus.delegation")?;
-        PyResult::Ok(module.getattr("asked")?.unbind())
-    })?;
-    let chain = asked.bind(py).call_method0("get")?;
-    match chain.cast::<PyDelegation>() {
-        Ok(chain) => Ok(chain.get().0.put_into(message)),
-        Err(_) => Ok(message),
-    }
+    Ok(match PyDelegation::present(py)? {
+        Some(chain) => chain.get().put_into(message),
+        None => message,
+    })
 }

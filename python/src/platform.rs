@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use sealbus::Platform;
 use sealbus::gateway::GatewayConfig;
 use sealbus::process::{LongLivedKey, Process, ProcessEnd, Role, cast};
-use sealbus_a2a::{CallersEntry, Opened};
+use sealbus_a2a::{CallersEntry, OpenedGateway};
 use serde::de::DeserializeOwned;
 
 use crate::agent::PyAgentHandle;
@@ -18,9 +18,9 @@ use crate::runtime::Owned;
 
 /// A place on a platform: embedded, under a node, or joined with a ticket.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "PlatformHandle")]
-pub(crate) struct PyPlatformHandle(Owned<Arc<Place>>);
+pub(crate) struct PyPlatformHandle(Owned<Arc<PlatformPlace>>);
 
-struct Place {
+struct PlatformPlace {
     process: Process,
     placed: Option<Vec<String>>,
     /// The addresses of the gateway, if this process runs it.
@@ -28,7 +28,7 @@ struct Place {
     /// How A2A clients reach the agents, if this program lets them.
     a2a_address: Option<String>,
     /// None once the place is closed.
-    platform: Mutex<Option<(Platform, Option<Opened>)>>,
+    platform: Mutex<Option<(Platform, Option<OpenedGateway>)>>,
 }
 
 /// The doors of an embedded platform.
@@ -72,11 +72,11 @@ pub(crate) fn join_platform(
     })
 }
 
-async fn join(name: &str, doors: Doors) -> Result<Place, String> {
+async fn join(name: &str, doors: Doors) -> Result<PlatformPlace, String> {
     let joined = Platform::join_or_embed(name).await;
     let mut platform = joined.map_err(|problem| problem.to_string())?;
     match open(&mut platform, doors).await {
-        Ok((addresses, a2a)) => Ok(Place {
+        Ok((addresses, a2a)) => Ok(PlatformPlace {
             process: platform.process().clone(),
             placed: platform.placed().map(<[String]>::to_vec),
             addresses,
@@ -94,7 +94,7 @@ async fn join(name: &str, doors: Doors) -> Result<Place, String> {
 async fn open(
     platform: &mut Platform,
     doors: Doors,
-) -> Result<(Vec<String>, Option<Opened>), String> {
+) -> Result<(Vec<String>, Option<OpenedGateway>), String> {
     let is_embedded = platform.placed().is_none();
     let addresses = match doors.gateway.filter(|_| is_embedded) {
         Some(config) => platform

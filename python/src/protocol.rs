@@ -8,7 +8,7 @@ use pyo3::types::PyString;
 use sealbus::Filter;
 use sealbus_fipa::{AclMessage, Aid};
 use sealbus_protocols::{
-    Branch, Initiator, Participant, Protocol, Received, Refused, SendError, To,
+    ActError, Branch, Initiator, Participant, Protocol, Received, Refused, To,
 };
 
 use crate::acl::aid::{self, PyAid};
@@ -90,7 +90,7 @@ fn named(name: &str) -> PyResult<&'static Protocol> {
         .ok_or_else(|| error::protocol(format!("there is no interaction protocol {name:?}")))
 }
 
-fn forbidden(problem: SendError) -> PyErr {
+fn forbidden(problem: ActError) -> PyErr {
     error::protocol(problem)
 }
 

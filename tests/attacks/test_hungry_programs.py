@@ -66,9 +66,11 @@ def test_shared_memory_and_a_log_have_an_end(factory, pair, folder):
         wait_for(lambda: log.stat().st_size <= LOG, "the log to be cut", also=lambda: str(log.stat()))
         assert log.with_suffix(".log.1").stat().st_size <= LOG
     if factory.nodes()["node-1"]["isolation"] == "landlock":
-        assert filled == {"bytes": 0, "error": "EACCES"}
+        assert filled == {"bytes": 0, "files": 0, "error": "EACCES"}
     else:
         assert filled["error"] == "ENOSPC" and SHARED // 2 < filled["bytes"] <= SHARED, filled
+        # There is a file for each page at most.
+        assert SHARED // 8192 < filled["files"] <= SHARED // 4096, filled
 
 
 def test_ten_thousand_connections_and_unread_answers_keep_nobody_out(factory, pair, folder):

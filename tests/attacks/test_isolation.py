@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ COMMON = Path("/tmp/sealbus-hostile")
 #: Sockets behind which a program with the rights of root may wait.
 CONTAINERS = [Path(path) for path in ("/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock")]
 
-#: Sockets of the node's user in no state folder. The mode `namespace` hides those folders alone, and `landlock` allows no unix
-#: sockets at all.
+#: Sockets of the node's user in a folder that the program may read. The mode `namespace` does not hide them, and `landlock` allows
+#: no unix sockets at all.
 OF_THE_USER = {
     "connect to another service of the user",
     "write to another service of the user",
@@ -57,6 +58,7 @@ SUCCEED: dict[str, set[str]] = {
         "share the victim's memory",
         "gain privileges",
         "look into what begins",
+        "connect to a service in the folder of all",
         *OF_THE_USER,
     },
     "landlock": set(),
@@ -83,6 +85,7 @@ REASONS: dict[str, set[str | None]] = {
     "take the node's folder as a mount": {"EPERM"},
     "open the node's key by its number": {"EPERM"},
     "connect to the operators": HIDDEN,
+    "connect to a service in the folder of all": HIDDEN,
     # Programs have System V's shared memory of their own.
     "share the victim's memory": HIDDEN,
     "make a process in a user namespace by clone3": {"ENOSYS"},
@@ -139,17 +142,17 @@ def becomes_root(folder: Path) -> str | None:
     return str(program) if subprocess.run(as_nobody, check=False).returncode == 0 else None
 
 
-def private(path: Path, kind: socket.SocketKind) -> socket.socket:
+def service_at(path: Path, kind: socket.SocketKind, mode: int = 0o600) -> socket.socket:
     """A socket of a service of the node's user, such as Docker's is one of root."""
     service = socket.socket(socket.AF_UNIX, kind)
     service.bind(str(path))
-    path.chmod(0o600)
+    path.chmod(mode)
     if kind == socket.SOCK_STREAM:
         service.listen()
     return service
 
 
-def orders(factory: Platform, folder: Path, victim: dict[str, object]) -> dict[str, object]:
+def orders(factory: Platform, folder: Path, common: Path, victim: dict[str, object]) -> dict[str, object]:
     """All that the hostile program is told: paths, processes, and secrets that it could not find."""
     node = factory.state / "node-1"
     (socket_of_node,) = node.rglob("node.sock")
@@ -164,13 +167,22 @@ def orders(factory: Platform, folder: Path, victim: dict[str, object]) -> dict[s
         "handle": handle_of(node / "node.json"),
         "service": str(folder / "service.sock"),
         "letters": str(folder / "letters.sock"),
+        "common": str(common),
         "containers": next((str(path) for path in CONTAINERS if os.access(path, os.W_OK)), None),
         "setuid": becomes_root(folder),
     }
 
 
+@pytest.fixture
+def folder_of_all():
+    """A folder in the one in which programs of all users meet."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("mode", SUCCEED)
-def test_a_hostile_program_achieves_what_its_isolation_permits_and_no_more(mode, modes, open_folder):
+def test_a_hostile_program_achieves_what_its_isolation_permits_and_no_more(mode, modes, open_folder, folder_of_all):
     needs(modes, mode)
     provide(open_folder, "hostile.py")
     (open_folder / "movable").write_text("")
@@ -191,7 +203,10 @@ def test_a_hostile_program_achieves_what_its_isolation_permits_and_no_more(mode,
         for folder in own.values():
             folder.mkdir(parents=True)
     kinds = {"service.sock": socket.SOCK_STREAM, "letters.sock": socket.SOCK_DGRAM}
-    services = [private(open_folder / name, kind) for name, kind in kinds.items()]
+    services = [service_at(open_folder / name, kind) for name, kind in kinds.items()]
+    # No right of its own keeps anybody away from this one.
+    common = folder_of_all / "service.sock"
+    services.append(service_at(common, socket.SOCK_STREAM, 0o777))
 
     def started_again():
         text = "\n".join(lines(factory, "planter"))
@@ -205,7 +220,7 @@ def test_a_hostile_program_achieves_what_its_isolation_permits_and_no_more(mode,
         factory.up("--isolation", mode)
         (victim,) = wait_for(lambda: said(factory, "victim"), "the victim", also=factory.logs)
         assert factory.nodes()["node-1"]["isolation"] == mode
-        told = orders(factory, open_folder, victim)
+        told = orders(factory, open_folder, common, victim)
         order(open_folder, "orders.json", told)
         wait_for(lambda: "planted" in lines(factory, "planter"), "the link to be planted", also=factory.logs)
         wait_for(lambda: any("left" in each for each in said(factory, "hostile")), "the attacks", also=factory.logs)

@@ -23,8 +23,6 @@ KEPT = ("persistent", "durable")
 KINDS = (*DIRECT, *TRANSIENT, *KEPT)
 #: A failure with these words says no more (`UndeliverableReason::ProcessUnreachable`).
 IN_DOUBT = "whether it received the message is not known"
-#: The failure of a sealed event that a process has no key for.
-NOT_OPENED = "(not-opened)"
 #: The broken promises of a verdict.
 FAULTS = ("lost", "told_falsely", "doubled", "reordered", "invented")
 
@@ -180,12 +178,8 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     verdict.lost = missing
     begun_lives = {event[1] for event in received if event[0] == "life"}
     former = begun_lives - {max(begun_lives, default=0)}
-    saved = {event[1] for event in received if event[0] == "saved"}
     if kind in DIRECT:
-        former -= saved
-    if kind == "sealed" and saved:
-        # The place that a subscriber has left cannot open what comes there after the move.
-        told = {number: text for number, text in told.items() if NOT_OPENED not in text}
+        former -= {event[1] for event in received if event[0] == "saved"}
     verdict.told_falsely = contradicted(kind, told, heard_by, told_until, former, silent=silent)
     return verdict
 

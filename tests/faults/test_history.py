@@ -1,7 +1,7 @@
 """The checker finds each fault in a history that has it."""
 
 import pytest
-from history import DIRECT, IN_DOUBT, KEPT, KINDS, LIFE, NOT_OPENED, TRANSIENT, judge
+from history import DIRECT, IN_DOUBT, KEPT, KINDS, LIFE, TRANSIENT, judge
 
 FIRST, SECOND = ["life", 0], ["life", 1]
 
@@ -153,12 +153,12 @@ def test_events_for_a_silent_process_may_arrive_and_come_back():
         assert verdict(sent, received, kind, silent=True).told_falsely == {1, 2}
 
 
-def test_a_sealed_event_may_come_to_the_place_that_its_subscriber_has_left():
-    sent = [*accepted(0, 1, 2, 3), *told(1, 2, text=f"refused by the receiving side {NOT_OPENED}: it is no member")]
-    moved = [["saved", 0], SECOND, *heard(0, 1, 2, 3, life=1)]
-    assert verdict(sent, moved, "sealed").is_clean()
-    assert verdict(sent, moved, "channel").told_falsely == {1, 2}
-    assert verdict(sent, heard(0, 1, 2, 3), "sealed").told_falsely == {1, 2}
+def test_an_event_that_its_subscriber_has_where_it_moved_to_does_not_come_back_from_where_it_was():
+    moved = [*heard(0), ["saved", 0], SECOND, *heard(2, 3, life=1)]
+    for kind in TRANSIENT:
+        for text in ("the agent has ended", "refused by the receiving side (not-opened): it is no member"):
+            assert verdict([*accepted(0, 1, 2, 3), *told(1, text=text)], moved, kind).is_clean()
+            assert verdict([*accepted(0, 1, 2, 3), *told(1, 2, text=text)], moved, kind).told_falsely == {2}
 
 
 @pytest.mark.parametrize("kind", KINDS)

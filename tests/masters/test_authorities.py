@@ -180,3 +180,37 @@ def test_two_masters_that_begin_a_platform_at_once_make_one_root(platform: Make,
     late.master = late.program(SEALBUS, *words, name="again")
     stands_by(late)
     assert (first.state / "root.der").read_bytes() == (late.state / "root.der").read_bytes()
+
+
+def test_a_master_on_a_copied_state_directory_is_refused_while_the_other_one_runs(
+    platform: Make, cluster: Start
+) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd)).up("--json")
+    (leader,) = Masters(first).listed(1)
+    # All of it, with the name of its instance, and what a thief of the CA needs.
+    copied, stolen = platform(manifest(etcd)), platform(manifest(etcd))
+    names = {
+        copied: [file.name for file in first.state.iterdir() if file.is_file()],
+        stolen: ["ca.key", "ca.chain", "root.der"],
+    }
+    assert "instance" in names[copied]
+    for second, files in names.items():
+        second.state.mkdir(mode=0o700)
+        for name in files:
+            shutil.copy2(first.state / name, second.state / name)
+        refused = sealbus("up", second.manifest, "--state", second.state, expect=1).stderr.decode()
+        assert leader["enrolment"] in refused and str(second.state) in refused, refused
+        assert "sealbus token --master" in refused, refused
+        # The first one still changes the state.
+        first.ask("token")
+    (now,) = Masters(first).listed(1)
+    assert now["term"] == leader["term"]
+    # A state directory may move to another machine once its Master has ended.
+    assert first.master is not None
+    first.master.kill()
+    shutil.rmtree(copied.state)
+    shutil.copytree(first.state, copied.state, ignore=shutil.ignore_patterns("*.sock"))
+    copied.up("--json")
+    (moved,) = Masters(copied).listed(1)
+    assert moved["authority"] == leader["authority"] and moved["term"] > leader["term"]

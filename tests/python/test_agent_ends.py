@@ -47,6 +47,24 @@ async def test_stop_lets_the_agent_leave_after_its_hook() -> None:
     assert events == ["setup", "bye"]
 
 
+async def test_an_agent_that_is_to_stop_takes_few_of_the_messages_that_are_there() -> None:
+    taken = 0
+
+    class Reader(Agent):
+        async def setup(self) -> None:
+            nonlocal taken
+            await self.send_many([AclMessage("inform", self.aid)] * 1000)
+            self.stop()
+            while True:
+                await self.receive()
+                taken += 1
+
+    async with Platform() as platform:
+        await platform.start(Reader("reader"))
+        await platform.wait()
+    assert 0 < taken < 100
+
+
 async def test_leaving_the_platform_ends_hooks_that_wait() -> None:
     began: list[str] = []
     events: list[str] = []

@@ -99,6 +99,24 @@ async def test_an_agent_asks_on_behalf_of_its_asker(buyer: Agent) -> None:
     assert await asked(buyer, "shop", "mine") == whole(buyer, "shop")
 
 
+async def test_messages_that_are_sent_together_carry_the_chain_of_their_work(buyer: Agent) -> None:
+    class Clerk(Agent):
+        async def order(self) -> None:
+            order = AclMessage(REQUEST, "store", reply_to="buyer", conversation_id="orders")
+            await self.send_many([order, order])
+
+        @on(REQUEST)
+        async def pass_on(self, message: Message) -> None:
+            await self.order()
+            with on_behalf_of(None):
+                await self.order()
+
+    await buyer._living.platform.start(Clerk("clerk"))
+    await buyer.send(AclMessage(REQUEST, "clerk", "tea"))
+    told = [(await buyer.receive(Filter(conversation_id="orders"), timeout=60)).text for _ in range(4)]
+    assert told == [whole(buyer, "buyer", "clerk")] * 2 + [whole(buyer, "clerk")] * 2
+
+
 async def test_what_only_says_something_begins_no_chain(buyer: Agent) -> None:
     await buyer.send(AclMessage(INFORM, "shop", "rain"))
     told = await buyer.receive(Filter(conversation_id="heard"), timeout=60)

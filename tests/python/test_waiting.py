@@ -134,3 +134,47 @@ async def test_nothing_is_looked_for_when_nothing_is_there(
     with pytest.raises(ReceiveTimeout):
         await reader.receive(Filter("request"), timeout=0.01)
     assert looks == 1
+
+
+async def test_mail_is_told_of_once_to_the_one_who_looked_for_it(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = await platform.start(Agent("reader")), await platform.start(Agent("writer"))
+    looks = 0
+    look = reader._living.look
+
+    def count() -> None:
+        nonlocal looks
+        looks += 1
+        look()
+
+    monkeypatch.setattr(reader._living, "look", count)
+    (task,) = await waiters(reader, None)
+    await writer.send_many(informs("one"))
+    assert (await task).text == "one"
+    # Nobody has looked since then.
+    await writer.send_many(informs("two"))
+    await asyncio.sleep(0.01)
+    assert looks == 1
+    assert (await reader.receive(timeout=60)).text == "two"
+    (task,) = await waiters(reader, None)
+    await writer.send_many(informs("three"))
+    assert (await task).text == "three"
+
+
+async def test_a_crowd_is_taken_in_order_in_whatever_way(platform: Platform) -> None:
+    reader, writer = await platform.start(Agent("reader")), await platform.start(Agent("writer"))
+    count = 3000
+    await writer.send_many(
+        AclMessage("inform", "reader", str(number), conversation_id=None if number % 3 else "third") for number in range(count)
+    )
+    third, in_turn, picked = Filter(conversation_id="third"), list[int](), list[int]()
+    while len(in_turn) + len(picked) < count:
+        in_turn.append(int((await reader.receive(timeout=60)).text))
+        # Half of them are taken before anybody looks for a message behind the first.
+        if len(in_turn) < count / 2:
+            in_turn += [int(message.text) for message in await reader.receive_many(5)]
+        elif reader._living.handle.has_mail(third):
+            picked.append(int((await reader.receive(third, timeout=60)).text))
+    assert in_turn == sorted(in_turn) and picked == sorted(picked)
+    assert sorted(in_turn + picked) == list(range(count))

@@ -13,9 +13,10 @@ use lapin::options::{
     ConfirmSelectOptions,
 };
 use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Confirmation, Connection, Consumer, Result as LapinResult};
+use lapin::{BasicProperties, Channel, Confirmation, Consumer, Result as LapinResult};
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
-use sealbus_brokers::rabbitmq::{RabbitClient, bare, names};
+use sealbus_brokers::rabbitmq::bare::{self, BareConnection};
+use sealbus_brokers::rabbitmq::{RabbitClient, names};
 use sealbus_brokers::{BrokerConfig, BrokerPromise, Queue, Receiver};
 use sealbus_seal::{Credential, SecurityLevel};
 use serde::Deserialize;
@@ -41,12 +42,12 @@ fn channel_key(run: &str) -> String {
     format!("channel-{run}")
 }
 
-/// Connects to the first broker of `config`. Returns the connection, and the user that logged in.
+/// Connects to the first broker of `config`.
 async fn connect(
     config: &BrokerConfig,
     name: &str,
     credential: Option<Arc<Credential>>,
-) -> Result<(Connection, String), DriverError> {
+) -> Result<BareConnection, DriverError> {
     let address = config.addresses.first();
     let address = address.ok_or_else(|| failed("no broker is named"))?;
     let client = RabbitClient::new(config);
@@ -63,7 +64,7 @@ struct Client {
     credential: Option<Arc<Credential>>,
     out: Channel,
     /// The connections close when this is dropped.
-    connections: Vec<Connection>,
+    connections: Vec<BareConnection>,
 }
 
 impl Client {
@@ -72,24 +73,24 @@ impl Client {
         name: String,
         credential: Option<Arc<Credential>>,
     ) -> Result<Self, DriverError> {
-        let (connection, user) = connect(config, &name, credential.clone()).await?;
-        let out = connection.create_channel().await.map_err(failed)?;
+        let bare = connect(config, &name, credential.clone()).await?;
+        let out = bare.connection.create_channel().await.map_err(failed)?;
         let options = ConfirmSelectOptions::default();
         out.confirm_select(options).await.map_err(failed)?;
         Ok(Self {
             config: config.clone(),
             name,
-            user,
+            user: bare.user.clone(),
             credential,
             out,
-            connections: vec![connection],
+            connections: vec![bare],
         })
     }
 
     async fn consume(&mut self) -> Result<(Channel, Consumer), DriverError> {
-        let (connection, _) = connect(&self.config, &self.name, self.credential.clone()).await?;
-        let channel = connection.create_channel().await.map_err(failed)?;
-        self.connections.push(connection);
+        let bare = connect(&self.config, &self.name, self.credential.clone()).await?;
+        let channel = bare.connection.create_channel().await.map_err(failed)?;
+        self.connections.push(bare);
         let qos = BasicQosOptions::default();
         channel
             .basic_qos(self.config.prefetch, qos)

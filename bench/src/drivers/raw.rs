@@ -39,18 +39,18 @@ pub(crate) struct Settings {
 /// The places of both processes.
 #[derive(Debug, Deserialize)]
 struct Sides {
-    send: Place,
-    receive: Place,
+    send: NetworkPlace,
+    receive: NetworkPlace,
 }
 
 /// A network namespace, and the address in it.
 #[derive(Debug, Deserialize)]
-struct Place {
+struct NetworkPlace {
     network: PathBuf,
     address: IpAddr,
 }
 
-impl Place {
+impl NetworkPlace {
     /// Moves this thread there. All sockets are opened on it.
     fn enter(&self) -> Result<IpAddr, DriverError> {
         let network = std::fs::File::open(&self.network)?;

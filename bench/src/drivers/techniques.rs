@@ -25,34 +25,34 @@ use message::{End, Guard, Keys, Shared, Technique};
 /// The reason why the other end, or its message, is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub(crate) struct Refused(&'static str);
+pub(crate) struct NotBelieved(&'static str);
 
-impl From<aws_lc_rs::error::Unspecified> for Refused {
+impl From<aws_lc_rs::error::Unspecified> for NotBelieved {
     fn from(_: aws_lc_rs::error::Unspecified) -> Self {
         Self("the cryptographic library refused its work")
     }
 }
 
-impl From<EncryptionError> for Refused {
+impl From<EncryptionError> for NotBelieved {
     fn from(_: EncryptionError) -> Self {
         Self("the message does not open")
     }
 }
 
-impl From<webpki::Error> for Refused {
+impl From<webpki::Error> for NotBelieved {
     fn from(_: webpki::Error) -> Self {
         Self("the certificate is not good, or the signature is not of its key")
     }
 }
 
-impl From<rcgen::Error> for Refused {
+impl From<rcgen::Error> for NotBelieved {
     fn from(_: rcgen::Error) -> Self {
         Self("no certificate could be made")
     }
 }
 
-impl From<Refused> for DriverError {
-    fn from(refused: Refused) -> Self {
+impl From<NotBelieved> for DriverError {
+    fn from(refused: NotBelieved) -> Self {
         failed(refused)
     }
 }
@@ -224,7 +224,7 @@ enum Door {
 }
 
 impl Door {
-    fn party(&self) -> Result<Box<dyn Party>, Refused> {
+    fn party(&self) -> Result<Box<dyn Party>, NotBelieved> {
         match self {
             Self::Password(accounts) => accounts.party(),
             Self::Certificate(own) => own.clone().answering(),

@@ -12,9 +12,9 @@ use tonic::{Code, Status};
 use crate::Fault;
 use crate::frames::{FrameError, first, framed};
 use crate::operations::{Desk, Outcome};
-use crate::proto::Operation;
+use crate::proto::ServiceMethod;
 use crate::rpc;
-use crate::stream::Form;
+use crate::stream::StreamForm;
 
 /// Whether a request with a body of this type is one of gRPC.
 pub(crate) fn is_grpc(media_type: Option<&HeaderValue>) -> bool {
@@ -37,14 +37,14 @@ pub(crate) const SERVICE: &str = "/lf.a2a.v1.A2AService/";
 
 /// A request.
 pub(crate) struct Request {
-    operation: Operation,
+    operation: ServiceMethod,
     params: Map<String, Value>,
 }
 
 impl Request {
     /// Reads a request for a path below the service's.
     pub(crate) fn read(method: &str, body: &[u8]) -> Result<Self, Fault> {
-        let operation = Operation::named(method).ok_or(Fault::NoMethod)?;
+        let operation = ServiceMethod::named(method).ok_or(Fault::NoMethod)?;
         let message = match first(body, usize::MAX) {
             Ok(Some((message, []))) => message,
             Err(FrameError::Compressed) => {
@@ -88,9 +88,9 @@ impl Request {
 const NO_MESSAGE: Fault = Fault::NoRequest("its body is one message of gRPC");
 
 /// Answers in the form of an operation.
-struct AsOperation(Operation);
+struct AsOperation(ServiceMethod);
 
-impl Form for AsOperation {
+impl StreamForm for AsOperation {
     fn event(&self, _number: u64, told: &RawValue) -> Bytes {
         let told: Value = serde_json::from_str(told.get()).unwrap_or_default();
         // A task holds some megabytes at most.

@@ -35,7 +35,7 @@ use crate::{grpc, rest, rpc, webhook};
 const VERSION: &str = "1.0";
 
 /// A task at work, among those of its caller.
-type AtWork = (Arc<Tasks>, Arc<Task>);
+type TaskOfCaller = (Arc<Tasks>, Arc<Task>);
 
 /// Serves all callers.
 pub(crate) struct Http {
@@ -43,7 +43,7 @@ pub(crate) struct Http {
     /// The tasks of all callers. A caller without a key reads the cards of agents that any of these may write to.
     seats: Mutex<Vec<Arc<Tasks>>>,
     /// Agents that the platform is starting, and the tasks that were at work then.
-    starting: Mutex<BTreeMap<String, Vec<AtWork>>>,
+    starting: Mutex<BTreeMap<String, Vec<TaskOfCaller>>>,
     /// The folder of the tasks, if they are kept.
     folder: Option<PathBuf>,
     has_anonymous: bool,
@@ -114,7 +114,7 @@ impl Http {
 }
 
 /// The agent is another one of its name: its tasks begin anew.
-fn ask_again(agent: &Arc<Exposed>, tasks: Vec<AtWork>) {
+fn ask_again(agent: &Arc<Exposed>, tasks: Vec<TaskOfCaller>) {
     for (tasks, task) in tasks {
         if !task.state().is_terminal() {
             Work::again(&tasks, &task, agent.clone());
@@ -315,7 +315,7 @@ impl Http {
     fn starts(&self, news: Option<Vec<AmsAgentDescription>>, platform: &str) {
         let catalogue = self.catalogue.write();
         let mut starting = self.starting.lock();
-        let ask_again = |(local, tasks): (String, Vec<AtWork>)| {
+        let ask_again = |(local, tasks): (String, Vec<TaskOfCaller>)| {
             if let Some(agent) = catalogue.get(&local) {
                 ask_again(&agent, tasks);
             }
@@ -339,7 +339,7 @@ impl Http {
     }
 
     /// The tasks at work for an agent.
-    fn at_work(&self, local: &str) -> Vec<AtWork> {
+    fn at_work(&self, local: &str) -> Vec<TaskOfCaller> {
         let seats = self.seats.lock().clone();
         let of_caller = |tasks: Arc<Tasks>| {
             let at_work = tasks.at_work().into_iter();

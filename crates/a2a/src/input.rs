@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::Fault;
 use crate::catalogue::{Exposed, Skill, Takes};
-use crate::wire::{Part, SendMessage};
+use crate::wire::{Part, SendMessageRequest};
 
 /// The member of the metadata that names a skill.
 pub(crate) const SKILL: &str = "skill";
@@ -81,7 +81,7 @@ fn whole_numbers(value: Value) -> Value {
 /// The skill that a message means, and the input for the skill.
 pub(crate) fn choose<'a>(
     agent: &'a Exposed,
-    request: &SendMessage,
+    request: &SendMessageRequest,
 ) -> Result<(&'a Skill, Input), Fault> {
     let said = Input::of(&request.message.parts)?;
     let named = [&request.metadata, &request.message.metadata];
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    fn send(parts: Value, skill: Option<&str>) -> SendMessage {
+    fn send(parts: Value, skill: Option<&str>) -> SendMessageRequest {
         let metadata = skill.map_or(json!({}), |name| json!({ "skill": name }));
         let message =
             json!({"messageId": "m", "role": "ROLE_USER", "parts": parts, "metadata": metadata});

@@ -50,7 +50,7 @@ use std::sync::Arc;
 
 use sealbus::Platform;
 use sealbus::process::STATE_VARIABLE;
-pub use sealbus_callers::{Opened, ServeError};
+pub use sealbus_callers::{OpenedGateway, ServeError};
 use sealbus_manifest::A2A_AGENT;
 pub use sealbus_manifest::callers::CallersEntry;
 use sealbus_web::reach::Reach;
@@ -94,7 +94,10 @@ pub async fn serve(
 ///
 /// # Errors
 /// [`ServeError`]. After an error the platform is to be closed.
-pub async fn open(platform: &Platform, entry: CallersEntry) -> Result<Option<Opened>, ServeError> {
+pub async fn open(
+    platform: &Platform,
+    entry: CallersEntry,
+) -> Result<Option<OpenedGateway>, ServeError> {
     if platform.placed().is_some() {
         return Ok(None);
     }

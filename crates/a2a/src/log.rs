@@ -113,7 +113,7 @@ impl Change {
 
 /// The facts about a task that never change.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct TaskFacts {
     pub(crate) id: String,
     pub(crate) context: String,
     /// The name of the result.
@@ -122,7 +122,7 @@ pub(crate) struct Head {
 
 #[derive(Debug)]
 enum Event {
-    Status(Status),
+    Status(TaskStatus),
     /// A part of the result.
     Part {
         part: Box<RawValue>,
@@ -131,7 +131,7 @@ enum Event {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Status {
+struct TaskStatus {
     state: State,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<Box<RawValue>>,
@@ -141,8 +141,8 @@ struct Status {
 /// A task's log.
 #[derive(Debug)]
 pub(crate) struct Log {
-    head: Arc<Head>,
-    status: Status,
+    head: Arc<TaskFacts>,
+    status: TaskStatus,
     events: BTreeMap<u64, Event>,
     notices: VecDeque<u64>,
     history: VecDeque<Box<RawValue>>,
@@ -157,10 +157,10 @@ pub(crate) struct Log {
 /// `Task`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Task<'a> {
+struct TaskObject<'a> {
     id: &'a str,
     context_id: &'a str,
-    status: &'a Status,
+    status: &'a TaskStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     artifacts: Option<Vec<Artifact<'a>>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -180,14 +180,14 @@ struct Artifact<'a> {
 /// `StreamResponse`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Told<'a> {
-    Task(Task<'a>),
+enum StreamResponse<'a> {
+    Task(TaskObject<'a>),
     Message(&'a RawValue),
     #[serde(rename_all = "camelCase")]
     StatusUpdate {
         task_id: &'a str,
         context_id: &'a str,
-        status: &'a Status,
+        status: &'a TaskStatus,
     },
     #[serde(rename_all = "camelCase")]
     ArtifactUpdate {
@@ -232,10 +232,10 @@ impl View {
 
 impl Log {
     /// A new task, which began with this message.
-    pub(crate) fn new(head: Arc<Head>, message: Box<RawValue>, now: String) -> Self {
+    pub(crate) fn new(head: Arc<TaskFacts>, message: Box<RawValue>, now: String) -> Self {
         let mut log = Self {
             head,
-            status: Status {
+            status: TaskStatus {
                 state: State::Submitted,
                 message: None,
                 timestamp: now,
@@ -337,7 +337,7 @@ impl Log {
     /// The answer to a message: the task, or the agent's own message.
     pub(crate) fn answer(&self, view: View) -> Box<RawValue> {
         match self.status.message.as_deref().filter(|_| self.is_message) {
-            Some(message) => raw(&Told::Message(message)),
+            Some(message) => raw(&StreamResponse::Message(message)),
             None => self.first(view),
         }
     }
@@ -356,7 +356,7 @@ impl Log {
         if !is_notice && let Some(message) = &message {
             self.remember(message.clone());
         }
-        self.status = Status {
+        self.status = TaskStatus {
             state,
             message,
             timestamp: now.to_owned(),
@@ -380,7 +380,7 @@ impl Log {
         self.events.insert(self.last, event);
     }
 
-    fn task(&self, view: View) -> Task<'_> {
+    fn task(&self, view: View) -> TaskObject<'_> {
         let parts = self.events.values().filter_map(|event| match event {
             Event::Part { part, .. } => Some(&**part),
             Event::Status(_) => None,
@@ -392,7 +392,7 @@ impl Log {
         });
         let most = view.history.unwrap_or(MOST_HISTORY);
         let passed = self.history.len().saturating_sub(most);
-        Task {
+        TaskObject {
             id: &self.head.id,
             context_id: &self.head.context,
             status: &self.status,
@@ -417,16 +417,16 @@ impl Log {
 
     /// The task as the first event of a stream.
     pub(crate) fn first(&self, view: View) -> Box<RawValue> {
-        raw(&Told::Task(self.task(view)))
+        raw(&StreamResponse::Task(self.task(view)))
     }
 
     /// The first event after this number.
     pub(crate) fn after(&self, number: u64) -> Option<Next> {
         let (number, event) = self.events.range(number + 1..).next()?;
-        let Head { id, context, .. } = &*self.head;
+        let TaskFacts { id, context, .. } = &*self.head;
         let (told, is_last) = match event {
             Event::Status(status) => {
-                let told = Told::StatusUpdate {
+                let told = StreamResponse::StatusUpdate {
                     task_id: id,
                     context_id: context,
                     status,
@@ -435,7 +435,7 @@ impl Log {
             }
             Event::Part { part, is_whole } => {
                 let mut before = self.events.range(..number).map(|(_, event)| event);
-                let told = Told::ArtifactUpdate {
+                let told = StreamResponse::ArtifactUpdate {
                     task_id: id,
                     context_id: context,
                     artifact: self.artifact(vec![part]),

@@ -17,12 +17,14 @@ use crate::acl::ACL;
 use crate::catalogue::Exposed;
 use crate::extensions::{DELEGATION, read_chain};
 use crate::input::{Input, choose};
-use crate::log::{Head, State, View};
+use crate::log::{State, TaskFacts, View};
 use crate::push::PushConfig;
 use crate::record::Opening;
 use crate::stream::Stream;
 use crate::tasks::{Task, Tasks, new_id, now};
-use crate::wire::{Configuration, ListTasks, OneConfig, OneTask, SendMessage, history, read};
+use crate::wire::{
+    Configuration, ListTasks, OneConfig, OneTask, SendMessageRequest, history, read,
+};
 use crate::work::{Wish, Work};
 use crate::{acl, lines, talk, webhook};
 
@@ -167,7 +169,7 @@ impl Desk<'_> {
     fn send(&self, params: Value) -> Result<(Arc<Task>, Configuration), Fault> {
         let hash = digest(&SHA256, params.to_string().as_bytes());
         let mut said = params.get("message").cloned().unwrap_or_default();
-        let request: SendMessage = read(params)?;
+        let request: SendMessageRequest = read(params)?;
         request.check()?;
         let configuration = request.configuration.clone().unwrap_or_default();
         let told = configuration.task_push_notification_config.clone();
@@ -218,7 +220,7 @@ impl Desk<'_> {
         said["contextId"] = context.as_str().into();
         let mut opening = Opening {
             agent: self.agent.local.clone(),
-            head: Arc::new(Head {
+            head: Arc::new(TaskFacts {
                 id,
                 context,
                 result: match &wish {
@@ -258,7 +260,7 @@ impl Desk<'_> {
     }
 
     /// The wish of a first message.
-    fn wish(&self, request: &SendMessage) -> Result<Wish, Fault> {
+    fn wish(&self, request: &SendMessageRequest) -> Result<Wish, Fault> {
         let metadata = request.message.metadata.as_ref();
         if self.extensions.contains(&ACL) && metadata.is_some_and(|it| it.contains_key(ACL)) {
             let opening = talk::said(&request.message)?;
@@ -271,7 +273,7 @@ impl Desk<'_> {
     }
 
     /// On whose behalf the caller says to ask.
-    fn chain(&self, request: &SendMessage) -> Result<Delegation, Fault> {
+    fn chain(&self, request: &SendMessageRequest) -> Result<Delegation, Fault> {
         if !self.extensions.contains(&DELEGATION) {
             return Ok(Delegation::default());
         }

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::Fault;
 use crate::extensions::{DELEGATION, read_chain};
-use crate::log::{Change, Head, Log};
+use crate::log::{Change, Log, TaskFacts};
 use crate::push::{KeptWebhook, MOST_WEBHOOKS, PushConfig};
-use crate::wire::{SendMessage, read as read_value};
+use crate::wire::{SendMessageRequest, read as read_value};
 
 /// The beginning of a task.
 #[derive(Debug, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub(crate) struct Opening {
     /// The agent's local name.
     pub(crate) agent: String,
     #[serde(serialize_with = "write_shared", deserialize_with = "read_shared")]
-    pub(crate) head: Arc<Head>,
+    pub(crate) head: Arc<TaskFacts>,
     pub(crate) at: String,
     /// The caller's name for the first message.
     pub(crate) name: String,
@@ -40,12 +40,12 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-fn write_shared<S: Serializer>(head: &Arc<Head>, to: S) -> Result<S::Ok, S::Error> {
+fn write_shared<S: Serializer>(head: &Arc<TaskFacts>, to: S) -> Result<S::Ok, S::Error> {
     head.serialize(to)
 }
 
-fn read_shared<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Head>, D::Error> {
-    Head::deserialize(from).map(Arc::new)
+fn read_shared<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<TaskFacts>, D::Error> {
+    TaskFacts::deserialize(from).map(Arc::new)
 }
 
 /// A change, or news of a webhook.
@@ -112,9 +112,9 @@ impl Opening {
     }
 
     /// The request, as it came.
-    pub(crate) fn request(&self) -> Result<SendMessage, Fault> {
+    pub(crate) fn request(&self) -> Result<SendMessageRequest, Fault> {
         let message = serde_json::from_str(self.message.get()).map_err(|_| Fault::Internal)?;
-        Ok(SendMessage {
+        Ok(SendMessageRequest {
             message: read_value(message)?,
             configuration: None,
             metadata: self.metadata.clone(),
@@ -294,7 +294,7 @@ mod tests {
     fn opening() -> Opening {
         Opening {
             agent: "clock".to_owned(),
-            head: Arc::new(Head {
+            head: Arc::new(TaskFacts {
                 id: "t".to_owned(),
                 context: "c".to_owned(),
                 result: "slow".to_owned(),

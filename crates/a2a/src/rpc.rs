@@ -35,7 +35,7 @@ pub(crate) async fn answer(desk: &Desk<'_>, body: &[u8], version: Result<(), Fau
 
 /// The operation of this name.
 pub(crate) fn operation(method: &str, params: Value) -> Result<Operation, Fault> {
-    let known = proto::Operation::named(method).ok_or(Fault::NoMethod)?;
+    let known = proto::ServiceMethod::named(method).ok_or(Fault::NoMethod)?;
     let params = known.known(params);
     Ok(match method {
         "SendMessage" => Operation::Send(params),

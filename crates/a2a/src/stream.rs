@@ -59,7 +59,7 @@ impl Stream {
     }
 
     /// The answer in this form.
-    pub(crate) fn answer(self, form: impl Form) -> Answer {
+    pub(crate) fn answer(self, form: impl StreamForm) -> Answer {
         let (events, receiver) = mpsc::channel(1);
         let (waits, demand) = watch::channel(false);
         let end = form.end();
@@ -77,7 +77,7 @@ impl Stream {
         mut self,
         events: &mpsc::Sender<Bytes>,
         mut demand: watch::Receiver<bool>,
-        form: impl Form,
+        form: impl StreamForm,
     ) {
         let mut changes = self.task.changes();
         // The whole task may be long, and the stream may last.
@@ -124,7 +124,7 @@ impl Stream {
 }
 
 /// The form of a stream in a binding.
-pub(crate) trait Form: Send + 'static {
+pub(crate) trait StreamForm: Send + 'static {
     /// An event.
     fn event(&self, number: u64, told: &RawValue) -> Bytes;
 
@@ -142,7 +142,7 @@ pub(crate) trait Form: Send + 'static {
 /// Server-sent events.
 struct Sse<W>(W);
 
-impl<W: Fn(&RawValue) -> String + Send + 'static> Form for Sse<W> {
+impl<W: Fn(&RawValue) -> String + Send + 'static> StreamForm for Sse<W> {
     fn event(&self, number: u64, told: &RawValue) -> Bytes {
         // JSON has no line breaks of its own.
         let data = self.0(told);

@@ -114,7 +114,7 @@ pub fn read<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
 /// `SendMessageRequest`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SendMessage {
+pub struct SendMessageRequest {
     /// The message.
     pub message: Message,
     /// The form of the answer.
@@ -183,7 +183,7 @@ fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D
     Value::deserialize(from).map(Some)
 }
 
-impl SendMessage {
+impl SendMessageRequest {
     /// Checks everything that the types do not.
     ///
     /// # Errors
@@ -401,7 +401,7 @@ mod tests {
             "messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], "unknown": 1,
         }});
         change(&mut params);
-        read::<SendMessage>(params)?.check()
+        read::<SendMessageRequest>(params)?.check()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use sealbus_bus::{LocalAgent, Moment, RefusalReason, Refused};
+use sealbus_bus::{ExplainedRefusal, LocalAgent, Moment, RefusalReason};
 use sealbus_proof::{Evidence, Hash, NotEvident, Signer, Verifier, sign_together};
 use sealbus_seal::{SecurityLevel, Serial, Timestamp, Trust, VerifyError};
 
@@ -87,8 +87,8 @@ pub(crate) fn verify(
     statement: Option<Hash>,
     author: &str,
     trust: &Trust,
-) -> Result<Evidence, Refused> {
-    let not_proved = |explanation: String| Refused {
+) -> Result<Evidence, ExplainedRefusal> {
+    let not_proved = |explanation: String| ExplainedRefusal {
         reason: RefusalReason::NotProved,
         explanation,
     };
@@ -98,7 +98,7 @@ pub(crate) fn verify(
     })?;
     let now = Moment::now().unix_ms();
     let evidence = Evidence::decode_with(verifier, shown, statement, trust, now);
-    let evidence = evidence.map_err(|error| Refused {
+    let evidence = evidence.map_err(|error| ExplainedRefusal {
         reason: match &error {
             NotEvident::Author(error) => RefusalReason::from(error),
             _ => RefusalReason::NotProved,
@@ -107,7 +107,7 @@ pub(crate) fn verify(
     })?;
     let verified = evidence.author();
     if !verified.identity().is_agent_named(author) {
-        return Err(Refused {
+        return Err(ExplainedRefusal {
             reason: RefusalReason::ForgedSender,
             explanation: format!("{} signed it, and not {author}", verified.identity()),
         });
@@ -115,7 +115,7 @@ pub(crate) fn verify(
     // A certificate may have ended since it was signed.
     let now = Timestamp::from_unix_seconds(now / 1_000);
     match trust.check(verified, now) {
-        Err(error @ VerifyError::Revoked { .. }) => Err(Refused {
+        Err(error @ VerifyError::Revoked { .. }) => Err(ExplainedRefusal {
             reason: RefusalReason::Revoked,
             explanation: error.to_string(),
         }),
@@ -135,10 +135,10 @@ pub(crate) struct LastNumbers {
 
 impl LastNumbers {
     /// A message is handed over.
-    pub(crate) fn next(&mut self, evidence: &Evidence) -> Result<(), Refused> {
+    pub(crate) fn next(&mut self, evidence: &Evidence) -> Result<(), ExplainedRefusal> {
         let serial = evidence.author().serial();
         self.take(serial, evidence.number(), evidence.time(), CERTIFICATES)
-            .map_err(|why| Refused {
+            .map_err(|why| ExplainedRefusal {
                 reason: RefusalReason::NotProved,
                 explanation: format!(
                     "{why}: the broker repeats it, or has changed the order of messages"

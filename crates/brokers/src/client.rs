@@ -8,7 +8,7 @@ use sealbus_bus::{Acknowledgement, BoxFuture};
 use sealbus_seal::{Credential, Identity};
 use thiserror::Error;
 
-use crate::envelope::{Delivery, Envelope, Receiver};
+use crate::envelope::{BrokerDelivery, BrokerEnvelope, Receiver};
 
 /// The reason why a broker did not carry out a request.
 #[derive(Debug, Error)]
@@ -87,7 +87,7 @@ pub trait Sending: Send {
     fn may_have_lost(&self) -> bool;
 
     /// Puts an envelope behind those published before, without waiting. `order` identifies the envelope in the answer.
-    fn publish(&mut self, order: u64, envelope: Envelope);
+    fn publish(&mut self, order: u64, envelope: BrokerEnvelope);
 
     /// The next answer, in any order. A second answer to the same order is ignored.
     fn poll_answer(
@@ -110,7 +110,7 @@ pub trait Sending: Send {
 pub trait Receiving: Send {
     /// The next deliveries: all that have arrived. Deliveries that came before the connection broke are handed out
     /// first. Nothing is lost if the future is dropped.
-    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerFailure>>;
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<BrokerDelivery>, BrokerFailure>>;
 
     /// Acknowledges all deliveries up to a tag, and single ones, without waiting.
     ///

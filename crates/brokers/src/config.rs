@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sealbus_seal::{Credential, Identity, PlatformName, SecurityLevel, Trust};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// A user and a password.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +36,27 @@ pub enum BrokerPromise {
     Durable,
     /// One broker has the message in its memory. The message ends with this broker's process.
     Transient,
+}
+
+/// The access of a platform's agents to its broker, as the platform describes it to their processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerDescription {
+    /// The name of the broker's [kind](crate::BrokerKind).
+    pub kind: String,
+    /// The brokers of the cluster, as `HOST:PORT`.
+    pub addresses: Vec<String>,
+    /// The login shared by all agents, at the levels where they do not prove their identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<Login>,
+    /// Seconds after which an untaken message is given up. Without this value, no message is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_life: Option<u64>,
+    /// The broker's promise about messages and frames.
+    #[serde(default)]
+    pub promise: BrokerPromise,
+    /// Everything that only the kind's own client reads. Logs may show it.
+    #[serde(flatten)]
+    pub own: Map<String, Value>,
 }
 
 /// How agents log in.

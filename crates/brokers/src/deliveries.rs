@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::acks::Acks;
 use crate::client::BrokerFailure;
 use crate::held::{BUDGET, Held, Load, Tag};
-use crate::incoming::{Incoming, Sorted};
+use crate::incoming::{IncomingOrder, Sorted};
 use crate::stamp::OrderStamp;
 
 /// The factor by which unacknowledged deliveries may exceed the usual number, while all of them wait for an earlier
@@ -86,7 +86,7 @@ pub(crate) struct Delivered<T> {
 
 /// A delivery that arrives on the present connection.
 #[derive(Debug)]
-pub(crate) struct Arrival<T> {
+pub(crate) struct ArrivingDelivery<T> {
     /// The number of the delivery.
     pub(crate) number: u64,
     pub(crate) bytes: usize,
@@ -97,7 +97,7 @@ pub(crate) struct Arrival<T> {
 
 /// The deliveries to one owner.
 pub(crate) struct Deliveries<T> {
-    incoming: Incoming<Delivered<T>>,
+    incoming: IncomingOrder<Delivered<T>>,
     /// The number of the present connection.
     connection: u64,
     /// The number of the first connection since the broker was last away.
@@ -123,7 +123,7 @@ impl<T> Deliveries<T> {
     /// acknowledgement.
     pub(crate) fn new(patience: Duration, usual: u16) -> Self {
         Self {
-            incoming: Incoming::new(patience),
+            incoming: IncomingOrder::new(patience),
             connection: 0,
             first: 0,
             acks: Acks::default(),
@@ -170,10 +170,10 @@ impl<T> Deliveries<T> {
         &mut self,
         sender: &Arc<str>,
         stamp: OrderStamp,
-        arrival: Arrival<T>,
+        arrival: ArrivingDelivery<T>,
         now: Instant,
     ) -> Result<Sorted<Delivered<T>>, Broken> {
-        let Arrival {
+        let ArrivingDelivery {
             number,
             bytes,
             is_here,

@@ -28,7 +28,7 @@ use crate::{frame_inbox, inbox, publisher};
 
 /// The reason why there is no endpoint.
 #[derive(Debug, Error)]
-pub enum OpenError {
+pub enum EndpointError {
     /// No broker is named.
     #[error("no broker is named: give at least one address, HOST:PORT")]
     NoAddress,
@@ -73,14 +73,14 @@ impl BrokerEndpoint {
     /// connects through `client` when it is attached.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`EndpointError`].
     pub fn open(
         config: BrokerConfig,
         client: Arc<dyn Client>,
         bus: &Bus,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, EndpointError> {
         if config.addresses.is_empty() {
-            return Err(OpenError::NoAddress);
+            return Err(EndpointError::NoAddress);
         }
         let start = random();
         let broker = Arc::new(Broker {
@@ -109,7 +109,7 @@ impl BrokerEndpoint {
         }
         let endpoint = Self { shared };
         if !bus.set_transport(Arc::new(endpoint.clone())) {
-            return Err(OpenError::TransportTaken);
+            return Err(EndpointError::TransportTaken);
         }
         Ok(endpoint)
     }
@@ -321,7 +321,7 @@ impl Transport for BrokerEndpoint {
                 what: "messages to other platforms",
             });
         }
-        Ok(Arc::new(Queue {
+        Ok(Arc::new(QueueDestination {
             shared: self.shared.clone(),
             receiver: receiver.into(),
             gate: Gate::default(),
@@ -381,13 +381,13 @@ impl Shared {
 }
 
 /// The way to an agent: its queue, which is the same for every place of the agent.
-struct Queue {
+struct QueueDestination {
     shared: Arc<Shared>,
     receiver: Arc<str>,
     gate: Gate,
 }
 
-impl Queue {
+impl QueueDestination {
     fn accept(&self, link: &Arc<Link>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
         if let Some(reason) = link.revocation.get() {
             return Err(Rejected::Impossible(reason.clone()));
@@ -432,7 +432,7 @@ impl Queue {
     }
 }
 
-impl Destination for Queue {
+impl Destination for QueueDestination {
     fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
         let (link, is_new) = self.shared.link_of(sender).ok_or(Rejected::Closed)?;
         let accepted = self.accept(&link, outgoing);

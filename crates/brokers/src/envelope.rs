@@ -58,7 +58,7 @@ pub enum Kind {
 
 /// A message or a frame on its way to the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Envelope {
+pub struct BrokerEnvelope {
     /// The queue it goes to.
     pub to: Receiver,
     /// The place among all envelopes from this sender to this receiver.
@@ -83,7 +83,7 @@ pub struct Envelope {
 /// A message or a frame that a broker delivers. Only `tag` and `from` come from the broker itself. A sender may have
 /// written anything into the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
+pub struct BrokerDelivery {
     /// Names the delivery on its connection; tags rise.
     pub tag: u64,
     /// The user that sent the envelope, as the broker names it, if the broker proves users.
@@ -104,7 +104,7 @@ pub struct Delivery {
     pub payload: Bytes,
 }
 
-impl Delivery {
+impl BrokerDelivery {
     /// The bytes that it brings.
     pub(crate) fn bytes(&self) -> usize {
         let shown = self.proof.iter().chain(&self.evidence);

@@ -8,15 +8,15 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use sealbus_bus::text::LONGEST_EXPLANATION;
 use sealbus_bus::{
-    ArrivedFrame, Bus, FrameCredit, FrameOrigin, FrameWriter, LostFrame, Provenance, RefusalReason,
-    Refused, UndeliverableReason,
+    ArrivedFrame, Bus, ExplainedRefusal, FrameCredit, FrameOrigin, FrameWriter, LostFrame,
+    Provenance, RefusalReason, UndeliverableReason,
 };
 use sealbus_proof::{Evidence, Verifier};
 use sealbus_seal::{Identity, SecurityLevel, Timestamp};
 
 use crate::authorship::{self, LastNumbers};
 use crate::deliveries::{Delivered, Deliveries};
-use crate::envelope::{Delivery, Kind};
+use crate::envelope::{BrokerDelivery, Kind};
 use crate::process_link::{FRAME_HEAD, ProcessLink};
 use crate::proofs;
 use crate::reconnecting::{Inbox, RefusedDelivery, receive};
@@ -27,8 +27,8 @@ const PROCESSES: usize = 65_536;
 /// The number of characters of a claimed name that the refusal log shows.
 const LONGEST_NAME: usize = 200;
 
-fn refused(reason: RefusalReason, explanation: impl Into<String>) -> Refused {
-    Refused {
+fn refused(reason: RefusalReason, explanation: impl Into<String>) -> ExplainedRefusal {
+    ExplainedRefusal {
         reason,
         explanation: explanation.into(),
     }
@@ -41,7 +41,7 @@ struct Checked {
     proof: Option<Bytes>,
     evidence: Option<Bytes>,
     /// The reason why the frame was sent back, if it is a frame of this process that was refused.
-    refused: Option<Refused>,
+    refused: Option<ExplainedRefusal>,
     payload: Bytes,
 }
 
@@ -86,7 +86,7 @@ impl Inbox for FrameInbox {
     fn check(
         &mut self,
         _: &Bus,
-        delivery: Delivery,
+        delivery: BrokerDelivery,
     ) -> Result<(Arc<str>, OrderStamp, Checked), RefusedDelivery> {
         let proved = delivery.from.clone();
         let tried_by = delivery.author.as_deref().or(proved.as_deref());
@@ -115,7 +115,7 @@ impl Inbox for FrameInbox {
             refused,
             payload,
         } = delivered.content;
-        if let Some(Refused {
+        if let Some(ExplainedRefusal {
             reason,
             explanation,
         }) = refused
@@ -181,8 +181,8 @@ impl FrameInbox {
     /// Identifies the sender of a delivery, and its place in that sender's order.
     fn check_frame(
         &mut self,
-        delivery: Delivery,
-    ) -> Result<(Arc<str>, OrderStamp, Checked), Refused> {
+        delivery: BrokerDelivery,
+    ) -> Result<(Arc<str>, OrderStamp, Checked), ExplainedRefusal> {
         let config = self.link.wire.config();
         let (size, limit) = (delivery.payload.len(), config.largest_message + FRAME_HEAD);
         if size > limit {
@@ -195,7 +195,7 @@ impl FrameInbox {
             Some(Kind::Refused {
                 reason,
                 explanation,
-            }) if explanation.len() <= LONGEST_EXPLANATION => Some(Refused {
+            }) if explanation.len() <= LONGEST_EXPLANATION => Some(ExplainedRefusal {
                 reason,
                 explanation: explanation.to_string(),
             }),
@@ -228,7 +228,10 @@ impl FrameInbox {
     }
 
     /// The process that sent a delivery, by its name and its identity. Each process is parsed once.
-    fn process(&mut self, delivery: &Delivery) -> Result<(Arc<str>, Arc<Identity>), Refused> {
+    fn process(
+        &mut self,
+        delivery: &BrokerDelivery,
+    ) -> Result<(Arc<str>, Arc<Identity>), ExplainedRefusal> {
         let broker = &self.link.wire.broker;
         let is_proved = broker.config.security.level().authenticates();
         let named = if is_proved {
@@ -277,7 +280,7 @@ impl FrameInbox {
         author: Option<&str>,
         shown: Option<&Bytes>,
         payload: &[u8],
-    ) -> Result<Option<Evidence>, Refused> {
+    ) -> Result<Option<Evidence>, ExplainedRefusal> {
         let security = &self.link.wire.config().security;
         let (Some(trust), Some(author)) = (security.certified(), author) else {
             return Ok(None);
@@ -307,7 +310,7 @@ impl FrameInbox {
         process: &Arc<Identity>,
         author: Option<&Arc<str>>,
         proof: Option<&[u8]>,
-    ) -> Result<(FrameOrigin, Provenance), Refused> {
+    ) -> Result<(FrameOrigin, Provenance), ExplainedRefusal> {
         let Some(trust) = self.link.wire.config().security.certified() else {
             let origin = author.map_or(FrameOrigin::Process, |author| {
                 FrameOrigin::Agent(author.clone())
@@ -322,12 +325,14 @@ impl FrameInbox {
         let verified = match proof {
             Some(proof) => {
                 let verified =
-                    proofs::verify(proof, process, level, trust, now).map_err(|error| Refused {
-                        reason: RefusalReason::from(&error),
-                        explanation: error.to_string(),
+                    proofs::verify(proof, process, level, trust, now).map_err(|error| {
+                        ExplainedRefusal {
+                            reason: RefusalReason::from(&error),
+                            explanation: error.to_string(),
+                        }
                     })?;
                 if !verified.identity().is_agent_named(author) {
-                    return Err(Refused {
+                    return Err(ExplainedRefusal {
                         reason: RefusalReason::ForgedSender,
                         explanation: format!(
                             "{process} shows the proof of {} for {author}",
@@ -340,15 +345,17 @@ impl FrameInbox {
             }
             None => self.link.proof_of(process, author),
         };
-        let verified = verified.ok_or_else(|| Refused {
+        let verified = verified.ok_or_else(|| ExplainedRefusal {
             reason: RefusalReason::NotProved,
             explanation: format!("{author} has not proved to speak through {process}"),
         })?;
         // The identity may have been revoked meanwhile.
-        trust.check(&verified, now).map_err(|error| Refused {
-            reason: RefusalReason::from(&error),
-            explanation: error.to_string(),
-        })?;
+        trust
+            .check(&verified, now)
+            .map_err(|error| ExplainedRefusal {
+                reason: RefusalReason::from(&error),
+                explanation: error.to_string(),
+            })?;
         let identity = Arc::new(verified.identity().clone());
         Ok((
             FrameOrigin::Agent(author.clone()),

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::incoming::Place;
+use crate::incoming::OrderPlace;
 
 /// A delivery: the number of its connection and its own number there, because numbers begin again on each connection.
 pub(crate) type Tag = (u64, u64);
@@ -93,11 +93,11 @@ impl Held {
     ///
     /// A delivery that is next is measured by the unread ones alone, because others may wait for it. An owner that reads
     /// gets it in any case.
-    pub(crate) fn too_much_for(&self, place: Place) -> Option<Load> {
+    pub(crate) fn too_much_for(&self, place: OrderPlace) -> Option<Load> {
         let all = self.all();
         match place {
-            Place::Next | Place::Early if self.unread.bytes > BUDGET => Some(self.unread),
-            Place::Early if all.bytes > BUDGET => Some(all),
+            OrderPlace::Next | OrderPlace::Early if self.unread.bytes > BUDGET => Some(self.unread),
+            OrderPlace::Early if all.bytes > BUDGET => Some(all),
             _ => None,
         }
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use sealbus_bus::{
-    ANY_LENGTH, Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, Window,
-    WindowListener, asks_for_proof, sleep_until,
+    ANY_LENGTH, Bus, ExplainedRefusal, MailboxWindow, Permit, Provenance, ReceivedMessage,
+    RefusalReason, WindowListener, asks_for_proof, sleep_until,
 };
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_proof::{Statement, Verifier};
@@ -16,7 +16,7 @@ use sealbus_seal::{Identity, SecurityLevel, Trust};
 use crate::acks::MANY;
 use crate::authorship::{self, LastNumbers};
 use crate::deliveries::{Delivered, Deliveries};
-use crate::envelope::Delivery;
+use crate::envelope::BrokerDelivery;
 use crate::held::Tag;
 use crate::link::Link;
 use crate::reconnecting::{Inbox, RefusedDelivery, receive};
@@ -64,7 +64,7 @@ impl WindowListener for Taken {
 /// The state that outlives a connection.
 struct AgentInbox {
     link: Arc<Link>,
-    window: Window,
+    window: MailboxWindow,
     deliveries: Deliveries<Checked>,
     next_receipt: u64,
     /// Messages in the mailbox, by receipt, and the delivery of each.
@@ -124,7 +124,7 @@ impl Inbox for AgentInbox {
     fn check(
         &mut self,
         bus: &Bus,
-        delivery: Delivery,
+        delivery: BrokerDelivery,
     ) -> Result<(Arc<str>, OrderStamp, Checked), RefusedDelivery> {
         let (sender, stamp, message) = self.check_message(bus, delivery)?;
         let key = (sender.clone(), stamp.epoch, stamp.number);
@@ -251,7 +251,7 @@ impl AgentInbox {
     fn check_message(
         &mut self,
         bus: &Bus,
-        delivery: Delivery,
+        delivery: BrokerDelivery,
     ) -> Result<(Arc<str>, OrderStamp, ReceivedMessage), RefusedDelivery> {
         let link = self.link.clone();
         let config = link.wire.config();
@@ -260,7 +260,7 @@ impl AgentInbox {
         let refused = |tried_by: &str, reason, explanation: String| RefusedDelivery {
             tried_by: tried_by.to_owned(),
             proved: proved.clone(),
-            refused: Refused {
+            refused: ExplainedRefusal {
                 reason,
                 explanation,
             },
@@ -330,7 +330,7 @@ impl AgentInbox {
             refused(&claimed, RefusalReason::Malformed, text.to_owned())
         })?;
         let opened = bus.open(&view, receiver).map_err(|not_opened| {
-            let it = Refused::from(not_opened);
+            let it = ExplainedRefusal::from(not_opened);
             refused(&claimed, it.reason, it.explanation)
         })?;
         if opened.is_some() && provenance.evidence().is_none() {

@@ -30,7 +30,7 @@ pub(crate) struct Sorted<T> {
 
 /// The place of a message that arrives now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum OrderPlace {
     /// It is here, or was handed out.
     Known,
     /// It is handed out now.
@@ -41,7 +41,7 @@ pub(crate) enum Place {
 
 /// The order of the messages that one agent receives. `T` is a message.
 #[derive(Debug)]
-pub(crate) struct Incoming<T> {
+pub(crate) struct IncomingOrder<T> {
     /// The orders, by sender and epoch.
     senders: HashMap<(Arc<str>, u64), Sender<T>>,
     /// The epochs of each sender, the one first heard of in front.
@@ -66,7 +66,7 @@ struct Sender<T> {
     heard: Instant,
 }
 
-impl<T> Incoming<T> {
+impl<T> IncomingOrder<T> {
     /// Waits for a missing message no longer than `patience`.
     pub(crate) fn new(patience: Duration) -> Self {
         Self {
@@ -79,17 +79,17 @@ impl<T> Incoming<T> {
     }
 
     /// The place of a message of `sender` if it [arrived](Self::arrived) now.
-    pub(crate) fn place(&self, sender: &Arc<str>, stamp: OrderStamp) -> Place {
+    pub(crate) fn place(&self, sender: &Arc<str>, stamp: OrderStamp) -> OrderPlace {
         let Some(known) = self.senders.get(&(sender.clone(), stamp.epoch)) else {
-            return Place::Next;
+            return OrderPlace::Next;
         };
         if known.kept.contains_key(&stamp.number) {
-            return Place::Known;
+            return OrderPlace::Known;
         }
         if stamp.number < known.next {
             return match known.missing.contains(stamp.number) {
-                true => Place::Next,
-                false => Place::Known,
+                true => OrderPlace::Next,
+                false => OrderPlace::Known,
             };
         }
         let mut next = known.next.max(stamp.base);
@@ -97,8 +97,8 @@ impl<T> Incoming<T> {
             next += 1;
         }
         match stamp.number > next {
-            true => Place::Early,
-            false => Place::Next,
+            true => OrderPlace::Early,
+            false => OrderPlace::Next,
         }
     }
 

@@ -10,8 +10,10 @@
 //!   [receives](Receiving).
 //! - [`Administration`] is the Master's side: it makes and removes queues and logins, and hands over dead letters.
 //!
-//! Each broker is a module and a cargo feature of its own. A message is accepted once it waits in this process, and
-//! confirmed once it is at the broker. If a connection breaks before the confirmation, this crate publishes the message
+//! Each broker is a module and a cargo feature of its own, and one line of [`BROKER_KINDS`]. By its [`BrokerKind`] other
+//! crates read its section of a manifest, start it, and open its client.
+//!
+//! A message is accepted once it waits in this process, and confirmed once it is at the broker. If a connection breaks before the confirmation, this crate publishes the message
 //! again. If the broker may lose confirmed messages, this crate also publishes those again that were confirmed lately. The receiver drops repeated messages, restores the order by the [`OrderStamp`], and acknowledges each message
 //! that the agent has taken out of its mailbox.
 //!
@@ -36,6 +38,8 @@ mod frame_inbox;
 mod held;
 mod inbox;
 mod incoming;
+mod kind;
+mod kinds;
 mod lasting_port;
 mod link;
 mod passed_over;
@@ -54,9 +58,13 @@ mod wire;
 pub use accounts::{Accounts, Placed};
 pub use administration::{Account, Administration, DeadLetter, Death, Member, WaitingCounts};
 pub use client::{Answer, BrokerFailure, Client, Condition, Owner, Receiving, Sending};
-pub use config::{BrokerConfig, BrokerPromise, BrokerSecurity, Login, ProcessLogin};
-pub use endpoint::{BrokerEndpoint, LinkReport, OpenError};
-pub use envelope::{Delivery, Envelope, Kind, Queue, Receiver};
+pub use config::{
+    BrokerConfig, BrokerDescription, BrokerPromise, BrokerSecurity, Login, ProcessLogin,
+};
+pub use endpoint::{BrokerEndpoint, EndpointError, LinkReport};
+pub use envelope::{BrokerDelivery, BrokerEnvelope, Kind, Queue, Receiver};
+pub use kind::{BrokerKind, BrokerSection, BrokerSettings, NamedBroker, UnreadableFile};
+pub use kinds::{BROKER_KINDS, broker_kind};
 pub use lasting_port::lasting_address;
-pub use site::{BROKER, Found, Program, Site};
+pub use site::{BROKER, Program, RunningBroker, Site};
 pub use stamp::OrderStamp;

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::authorship::Written;
 use crate::broker::Broker;
 use crate::client::Owner;
-use crate::envelope::{Envelope, Kind, Receiver};
+use crate::envelope::{BrokerEnvelope, Kind, Receiver};
 use crate::unconfirmed::{Outcome, Publication};
 use crate::wire::{Sends, Wire};
 
@@ -80,8 +80,8 @@ impl Sends for Link {
         note.as_ref()
     }
 
-    fn envelope(&self, publication: Publication<Option<Written>>) -> Envelope {
-        Envelope {
+    fn envelope(&self, publication: Publication<Option<Written>>) -> BrokerEnvelope {
+        BrokerEnvelope {
             to: Receiver::Agent(publication.receiver),
             stamp: publication.stamp,
             kind: Kind::Message,

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use crate::authorship::Written;
 use crate::broker::Broker;
 use crate::client::Owner;
-use crate::envelope::{Envelope, Kind, Receiver};
+use crate::envelope::{BrokerEnvelope, Kind, Receiver};
 use crate::proofs::Proofs;
 use crate::publisher;
 use crate::unconfirmed::{Outcome, Publication};
@@ -258,7 +258,7 @@ impl Sends for ProcessLink {
         }
     }
 
-    fn envelope(&self, publication: Publication<Note>) -> Envelope {
+    fn envelope(&self, publication: Publication<Note>) -> BrokerEnvelope {
         let authenticates = self.wire.config().security.level().authenticates();
         let mut proof = None;
         let evidence = Self::written(&publication.note).and_then(Written::evidence);
@@ -291,7 +291,7 @@ impl Sends for ProcessLink {
                 author,
             ),
         };
-        Envelope {
+        BrokerEnvelope {
             to: Receiver::Process(publication.receiver),
             stamp: publication.stamp,
             kind,

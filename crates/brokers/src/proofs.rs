@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sealbus_bus::LocalAgent;
-use sealbus_seal::binding::{Binding, BindingError, Channel, Role};
+use sealbus_seal::binding::{Binding, BindingError, BoundConnection, Role};
 use sealbus_seal::{Fingerprint, Identity, SecurityLevel, Timestamp, Trust, VerifiedIdentity};
 
 /// The version of the signed bytes.
@@ -18,10 +18,10 @@ const VERSION: u16 = 1;
 const CONTEXT: &[u8] = b"sealbus broker process v1\0";
 
 /// The channel that proofs of the agents of `process` are bound to.
-fn channel(process: &Identity, level: SecurityLevel) -> Channel {
+fn channel(process: &Identity, level: SecurityLevel) -> BoundConnection {
     let name = process.to_string();
     let hash = Fingerprint::of(&[CONTEXT, name.as_bytes()].concat());
-    Channel::with_exporter(*hash.as_bytes(), level, VERSION)
+    BoundConnection::with_exporter(*hash.as_bytes(), level, VERSION)
 }
 
 /// Checks that an agent has signed to speak through `process`.
@@ -53,7 +53,7 @@ type UnderWay = (u64, Fingerprint, Arc<str>);
 
 /// The proofs of the agents of this process, and the processes that have them.
 pub(crate) struct Proofs {
-    channel: Channel,
+    channel: BoundConnection,
     /// The proofs by the agent's number. A renewed certificate replaces the former one.
     made: HashMap<u64, Made>,
     /// The proofs on their way, by the order of the frame that carries each.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealbus_bus::{Bus, Refused, sleep_until};
+use sealbus_bus::{Bus, ExplainedRefusal, sleep_until};
 use tokio::time::{sleep, timeout};
 
 use crate::client::Receiving;
 use crate::config::BrokerConfig;
-use crate::deliveries::{Arrival, Broken, Delivered, Deliveries};
-use crate::envelope::Delivery;
+use crate::deliveries::{ArrivingDelivery, Broken, Delivered, Deliveries};
+use crate::envelope::BrokerDelivery;
 use crate::incoming::Sorted;
 use crate::stamp::OrderStamp;
 use crate::wire::Sends;
@@ -21,7 +21,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 pub(crate) struct RefusedDelivery {
     pub(crate) tried_by: String,
     pub(crate) proved: Option<String>,
-    pub(crate) refused: Refused,
+    pub(crate) refused: ExplainedRefusal,
 }
 
 /// Takes the deliveries of one owner. It outlives connections.
@@ -47,7 +47,7 @@ pub(crate) trait Inbox: Send {
     fn check(
         &mut self,
         bus: &Bus,
-        delivery: Delivery,
+        delivery: BrokerDelivery,
     ) -> Result<(Arc<str>, OrderStamp, Self::Content), RefusedDelivery>;
 
     /// Whether the owner has an earlier copy that it has not taken.
@@ -177,7 +177,7 @@ async fn acknowledge_copies(
 
 fn delivered(
     inbox: &mut impl Inbox,
-    delivery: Delivery,
+    delivery: BrokerDelivery,
     receiving: &mut dyn Receiving,
 ) -> Result<(), Broken> {
     let (number, bytes) = (delivery.tag, delivery.bytes());
@@ -195,7 +195,7 @@ fn delivered(
     if inbox.deliveries().is_full() {
         inbox.note_taken();
     }
-    let arrival = Arrival {
+    let arrival = ArrivingDelivery {
         number,
         bytes,
         is_here: inbox.is_here(&content),
@@ -238,7 +238,7 @@ fn note(bus: &Bus, receiver: String, refused: RefusedDelivery) {
     let RefusedDelivery {
         tried_by,
         proved,
-        refused: Refused {
+        refused: ExplainedRefusal {
             reason,
             explanation,
         },

@@ -9,7 +9,7 @@ use sealbus_seal::{Credential, PlatformName, SecurityLevel, Trust};
 
 use crate::administration::Administration;
 use crate::client::BrokerFailure;
-use crate::config::Login;
+use crate::config::BrokerDescription;
 
 /// The local name of the broker's own identity. No agent can have it.
 pub const BROKER: &str = "broker";
@@ -33,17 +33,13 @@ pub struct Site<'a> {
 }
 
 /// A running broker.
-pub struct Found {
+pub struct RunningBroker {
     /// The Master's administration of the broker.
     pub administration: Arc<dyn Administration>,
     /// The program, if the Master started it.
     pub program: Option<Box<dyn Program>>,
-    /// The addresses at which processes reach the broker, as `HOST:PORT`.
-    pub addresses: Vec<String>,
-    /// The platform's part of the broker, by the broker's own name for such parts.
-    pub vhost: String,
-    /// The login that all agents share, at the levels at which they do not prove their identity.
-    pub login: Option<Login>,
+    /// The description by which processes reach the broker.
+    pub description: BrokerDescription,
 }
 
 /// A broker's program that the Master started.

@@ -14,7 +14,7 @@ use crate::authorship::Written;
 use crate::broker::Broker;
 use crate::client::{BrokerFailure, Client, Owner, Sending};
 use crate::config::{BrokerConfig, BrokerPromise};
-use crate::envelope::Envelope;
+use crate::envelope::BrokerEnvelope;
 use crate::unconfirmed::{Outcome, Publication, Room, Unconfirmed};
 
 /// The time between two log lines about a broker that cannot be reached.
@@ -55,7 +55,7 @@ pub(crate) trait Sends: Send + Sync + 'static {
     fn written(note: &Self::Note) -> Option<&Written>;
 
     /// The envelope in which a message is published.
-    fn envelope(&self, publication: Publication<Self::Note>) -> Envelope;
+    fn envelope(&self, publication: Publication<Self::Note>) -> BrokerEnvelope;
 
     /// The broker has the message of that order.
     fn confirmed(&self, order: u64);

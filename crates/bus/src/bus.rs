@@ -23,7 +23,7 @@ use crate::limits::OWN_ENCODING;
 use crate::mailbox::MailboxLimits;
 use crate::message::{Provenance, ReceivedMessage};
 use crate::permission::MessageRules;
-use crate::refusal::{LogShares, Refusal, RefusalLog, RefusalReason, Refused};
+use crate::refusal::{ExplainedRefusal, LogShares, Refusal, RefusalLog, RefusalReason};
 use crate::resolver::{ProcessEndpoint, Resolver};
 use crate::route::Route;
 use crate::sealed::Sealer;
@@ -335,7 +335,7 @@ impl Bus {
                 let refuse = |(place, frame)| RefusedFrame {
                     place,
                     frame,
-                    refused: Refused {
+                    refused: ExplainedRefusal {
                         reason: RefusalReason::NotPermitted,
                         explanation: "this process takes no frames of other processes".to_owned(),
                     },

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use sealbus_fipa::{AclMessage, AclMessageRef, Performative};
 use thiserror::Error;
 
-use crate::refusal::{RefusalReason, Refused};
+use crate::refusal::{ExplainedRefusal, RefusalReason};
 
 /// The parameter with the agents on whose behalf a message asks: their names, with a space between two of them.
 pub const ON_BEHALF_OF: &str = "X-Sealbus-On-Behalf-Of";
@@ -57,7 +57,7 @@ pub enum DelegationError {
     },
 }
 
-impl From<DelegationError> for Refused {
+impl From<DelegationError> for ExplainedRefusal {
     fn from(error: DelegationError) -> Self {
         Self {
             reason: match error {

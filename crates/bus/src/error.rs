@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::agent::NoSigner;
 use crate::delegation::DelegationError;
 use crate::letter::NotKept;
-use crate::refusal::{RefusalReason, Refused};
+use crate::refusal::{ExplainedRefusal, RefusalReason};
 use crate::sealed::NotSealed;
 
 /// Why an accepted message could not be delivered. The sender finds the reason in a `failure` message.
@@ -75,8 +75,8 @@ pub enum UndeliverableReason {
     NoTransport,
 }
 
-impl From<Refused> for UndeliverableReason {
-    fn from(refused: Refused) -> Self {
+impl From<ExplainedRefusal> for UndeliverableReason {
+    fn from(refused: ExplainedRefusal) -> Self {
         Self::Refused {
             reason: refused.reason,
             explanation: refused.explanation,

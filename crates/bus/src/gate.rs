@@ -68,7 +68,9 @@ impl<'a> QueuePlace<'a> {
         let mut standings = gate.standings.lock();
         if sender != NOBODY {
             let standings = standings.get_or_insert_default();
-            if standings.len() >= REMEMBERED {
+            // A look at all costs the more, the more wait. It is due only once so many have had their turn.
+            let waiting = gate.waiting.load(Ordering::Acquire);
+            if standings.len() >= REMEMBERED + waiting {
                 standings.retain(|_, standing| standing.waiting > 0);
             }
             let standing = standings.entry(sender).or_default();
@@ -86,12 +88,15 @@ impl<'a> QueuePlace<'a> {
 
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        let mut standings = self.gate.standings.lock();
+        let mut guard = self.gate.standings.lock();
         let is_last = self.gate.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
-        let Some(standings) = &mut *standings else {
+        let Some(standings) = &mut *guard else {
             return;
         };
-        if is_last {
+        if is_last && standings.capacity() > 2 * REMEMBERED {
+            // To clear it costs as much as the largest crowd ever needed.
+            *guard = None;
+        } else if is_last {
             standings.clear();
         } else if let Some(standing) = standings.get_mut(&self.sender) {
             standing.waiting -= 1;
@@ -196,6 +201,55 @@ mod tests {
         assert!(poll(second.as_mut()).is_ready());
         assert!(!gate.is_crowded_for(1) && !gate.is_crowded());
         assert!(gate.standings.lock().as_ref().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_crowd_forgets_no_turn_and_leaves_no_memory_behind() {
+        let gate = Gate::default();
+        let has_room = std::cell::Cell::new(false);
+        let attempt = || has_room.get().then_some(());
+        let numbers = 1..=2 * REMEMBERED as u64;
+        let mut crowd: Vec<_> = numbers
+            .map(|number| Box::pin(gate.pass_as(number, attempt)))
+            .collect();
+        for waiter in &mut crowd {
+            assert!(poll(waiter.as_mut()).is_pending());
+        }
+        has_room.set(true);
+        gate.open();
+        assert!(poll(crowd[0].as_mut()).is_ready());
+        let mut late = pin!(gate.pass_as(u64::MAX, attempt));
+        assert!(poll(late.as_mut()).is_pending());
+        assert!(!gate.is_crowded_for(1));
+        for waiter in &mut crowd[1..] {
+            assert!(poll(waiter.as_mut()).is_ready());
+        }
+        assert!(poll(late.as_mut()).is_ready());
+        assert!(!gate.is_crowded());
+        let standings = gate.standings.lock();
+        let capacity = standings.as_ref().map_or(0, |it| it.capacity());
+        assert!(capacity <= 2 * REMEMBERED, "room for {capacity} is kept");
+    }
+
+    #[test]
+    fn senders_that_have_gone_are_remembered_up_to_a_bound() {
+        let gate = Gate::default();
+        let has_room = std::cell::Cell::new(false);
+        let attempt = || has_room.get().then_some(());
+        let mut first = Box::pin(gate.pass_as(1, attempt));
+        assert!(poll(first.as_mut()).is_pending());
+        for number in 2..=4 * REMEMBERED as u64 {
+            let mut next = Box::pin(gate.pass_as(number, attempt));
+            assert!(poll(next.as_mut()).is_pending());
+            has_room.set(true);
+            gate.open();
+            assert!(poll(first.as_mut()).is_ready());
+            has_room.set(false);
+            assert!(poll(next.as_mut()).is_pending());
+            first = next;
+        }
+        let remembered = gate.standings.lock().as_ref().map_or(0, |it| it.len());
+        assert!(remembered <= REMEMBERED + 2, "{remembered} are remembered");
     }
 
     #[test]

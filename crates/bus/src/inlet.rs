@@ -19,7 +19,7 @@ use crate::error::{Rejected, UndeliverableReason};
 use crate::gate::Gate;
 use crate::mailbox::{MESSAGE_OVERHEAD, WindowListener};
 use crate::message::Provenance;
-use crate::refusal::{RefusalReason, Refused};
+use crate::refusal::{ExplainedRefusal, RefusalReason};
 use crate::resolver::ProcessEndpoint;
 
 /// The writer of a frame.
@@ -122,15 +122,15 @@ impl ArrivedFrame {
     /// Checks that the writer of the frame also wrote the ACL message in it, and that it rightly says on whose behalf.
     ///
     /// # Errors
-    /// [`Refused`], with `forged-sender` if another wrote it: only agents write messages, each under its own name.
-    pub fn check_message(&self, message: &AclMessageRef<'_>) -> Result<(), Refused> {
+    /// [`ExplainedRefusal`], with `forged-sender` if another wrote it: only agents write messages, each under its own name.
+    pub fn check_message(&self, message: &AclMessageRef<'_>) -> Result<(), ExplainedRefusal> {
         match &self.origin {
             FrameOrigin::Agent(name) => {
                 check_sender(name, message)?;
                 Delegation::from_sender(message, name)?;
                 Ok(())
             }
-            FrameOrigin::Process => Err(Refused {
+            FrameOrigin::Process => Err(ExplainedRefusal {
                 reason: RefusalReason::ForgedSender,
                 explanation: format!("{} sent an agent's message as its own", self.process),
             }),
@@ -141,14 +141,14 @@ impl ArrivedFrame {
 /// Checks that the `:sender` of a message is the name that its sender proved, or at levels without proofs claims.
 ///
 /// # Errors
-/// [`Refused`] with `forged-sender`.
-pub fn check_sender(proved: &str, message: &AclMessageRef<'_>) -> Result<(), Refused> {
+/// [`ExplainedRefusal`] with `forged-sender`.
+pub fn check_sender(proved: &str, message: &AclMessageRef<'_>) -> Result<(), ExplainedRefusal> {
     let explanation = match message.sender() {
         Some(claimed) if *claimed.name() == *proved => return Ok(()),
         Some(claimed) => format!("{proved} wrote under the name of {}", claimed.name()),
         None => format!("{proved} wrote without its name"),
     };
-    Err(Refused {
+    Err(ExplainedRefusal {
         reason: RefusalReason::ForgedSender,
         explanation,
     })
@@ -162,7 +162,7 @@ pub struct RefusedFrame {
     /// The frame.
     pub frame: ArrivedFrame,
     /// The reason.
-    pub refused: Refused,
+    pub refused: ExplainedRefusal,
 }
 
 /// A frame that was accepted for another process and not taken there.

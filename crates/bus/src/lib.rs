@@ -64,19 +64,22 @@ pub use lifetime::{Lifetime, LifetimeError};
 pub use limits::{ANY_LENGTH, OWN_ENCODING};
 pub use mailbox::{
     Closed, Conversation, ConversationOpen, Conversations, Late, MESSAGE_OVERHEAD, Mailbox,
-    MailboxCounts, MailboxLimits, MailboxSender, PushError, RestingMailbox, Window, WindowListener,
-    mailbox,
+    MailboxCounts, MailboxLimits, MailboxSender, MailboxWindow, PushError, RestingMailbox,
+    WindowListener, mailbox,
 };
 pub use message::{Provenance, ReceivedMessage, SealedWords, shared_size};
 pub use moment::{Moment, milliseconds};
 pub use origin::{ForeignOrigin, ORIGIN_PARAMETER};
 pub use outbox::Outbox;
 pub use permission::Permit;
-pub use refusal::{Allowance, Budget, LogShares, Refusal, RefusalLog, RefusalReason, Refused};
+pub use refusal::{
+    Allowance, Budget, ExplainedRefusal, LogShares, Refusal, RefusalLog, RefusalReason,
+};
 pub use resolver::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
 pub use sealed::{
-    Envelope, LONGEST_ROW, NotOpened, NotSealed, Opened, OpenedRow, OpenedRows, RowForm, RowId,
-    SHORT_OVERHEAD, SealedMessage, SealedRow, Sealer, SentRows, WHOLE_OVERHEAD, is_sealed,
+    LONGEST_ROW, NotOpened, NotSealed, Opened, OpenedRow, OpenedRows, RowForm, RowId,
+    SHORT_OVERHEAD, SealedEnvelope, SealedMessage, SealedRow, Sealer, SentRows, WHOLE_OVERHEAD,
+    is_sealed,
 };
 pub use session::SessionNumber;
 pub use tap::{Arrival, Tap, Watcher};

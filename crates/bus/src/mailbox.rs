@@ -31,7 +31,7 @@ pub use conversation::{Conversation, ConversationOpen, Conversations};
 pub use resting::RestingMailbox;
 pub use sender::MailboxSender;
 pub use table::Late;
-pub use window::Window;
+pub use window::MailboxWindow;
 
 /// The bytes that a message is counted as beyond its payload: the cost of holding it.
 pub const MESSAGE_OVERHEAD: usize = 64;
@@ -83,12 +83,12 @@ pub enum PushError {
     Closed(Closed, ReceivedMessage),
 }
 
-/// A listener that is told as the reader takes the messages of a [`Window`] out of the mailbox.
+/// A listener that is told as the reader takes the messages of a [`MailboxWindow`] out of the mailbox.
 pub trait WindowListener: Send + Sync {
     /// The window that was opened under `tag` may now be written up to `limit` bytes in all.
     fn widened(&self, tag: u64, limit: u64);
 
-    /// The reader took out the message that was put in with this [receipt](Window::push_with_receipt).
+    /// The reader took out the message that was put in with this [receipt](MailboxWindow::push_with_receipt).
     fn taken(&self, receipt: u64) {
         let _ = receipt;
     }

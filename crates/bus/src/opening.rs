@@ -9,7 +9,7 @@ use crate::bus::Bus;
 use crate::error::UndeliverableReason;
 use crate::message::ReceivedMessage;
 use crate::permission::Permit;
-use crate::refusal::{RefusalReason, Refused};
+use crate::refusal::{ExplainedRefusal, RefusalReason};
 use crate::sealed::{NotOpened, Opened, Sealer, asks_for_sealing, is_sealed};
 
 impl Bus {
@@ -84,10 +84,10 @@ impl Bus {
         not_opened: NotOpened,
         receiver: &str,
     ) -> UndeliverableReason {
-        let refused = Refused::from(not_opened);
+        let refused = ExplainedRefusal::from(not_opened);
         let sender = message.message().sender().map(|it| it.name().to_owned());
         let sender = sender.unwrap_or_default();
-        let Refused {
+        let ExplainedRefusal {
             reason,
             explanation,
         } = refused.clone();
@@ -101,7 +101,7 @@ impl Bus {
         receiver: &str,
     ) -> Result<Option<Opened>, NotOpened> {
         let not_sealed = |why: &str| {
-            Err(NotOpened::Refused(Refused {
+            Err(NotOpened::Refused(ExplainedRefusal {
                 reason: RefusalReason::NotSealed,
                 explanation: format!("{why}, and everybody could read it"),
             }))

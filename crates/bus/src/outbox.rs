@@ -49,7 +49,7 @@ struct Last {
 }
 
 /// Why an attempt for one receiver ended short of acceptance.
-enum Stopped {
+enum NotAccepted {
     Full(Arc<Route>, Bottleneck),
     Failed(SendError),
 }
@@ -177,7 +177,7 @@ impl Outbox {
         parcel: &Parcel<'_>,
         permit: &mut Permit,
         receiver: &str,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), NotAccepted> {
         if parcel.is_notice {
             return Ok(());
         }
@@ -185,7 +185,7 @@ impl Outbox {
             None => self.check_permission(permit, receiver),
             Some(chain) => self.check_chain(chain, receiver),
         };
-        permitted.map_err(Stopped::Failed)
+        permitted.map_err(NotAccepted::Failed)
     }
 
     /// Checks that the agent may write this message to `receiver`.
@@ -242,8 +242,8 @@ impl Outbox {
         loop {
             let (route, waiting) = match self.attempt(parcel, receiver, my_turn) {
                 Ok(()) => return Ok(()),
-                Err(Stopped::Failed(error)) => return Err(error),
-                Err(Stopped::Full(route, waiting)) => (route, waiting),
+                Err(NotAccepted::Failed(error)) => return Err(error),
+                Err(NotAccepted::Full(route, waiting)) => (route, waiting),
             };
             let answer = waiting
                 .gate()
@@ -284,8 +284,8 @@ impl Outbox {
                 };
                 match attempt {
                     Ok(true) => {}
-                    Err(Stopped::Failed(error)) => return Err(error.into()),
-                    Ok(false) | Err(Stopped::Full(..)) => {
+                    Err(NotAccepted::Failed(error)) => return Err(error.into()),
+                    Ok(false) | Err(NotAccepted::Full(..)) => {
                         stopped_at = Some(index);
                         break;
                     }
@@ -391,8 +391,13 @@ impl Outbox {
         })
     }
 
-    fn attempt(&self, parcel: &Parcel<'_>, receiver: &str, my_turn: bool) -> Result<(), Stopped> {
-        self.check_standing().map_err(Stopped::Failed)?;
+    fn attempt(
+        &self,
+        parcel: &Parcel<'_>,
+        receiver: &str,
+        my_turn: bool,
+    ) -> Result<(), NotAccepted> {
+        self.check_standing().map_err(NotAccepted::Failed)?;
         let mut last = self.last.lock();
         loop {
             let Last { route, permit, way } = match &mut *last {
@@ -412,9 +417,9 @@ impl Outbox {
                     self.agent.count_sent(1);
                     return Ok(());
                 }
-                Sent::Full(waiting) => return Err(Stopped::Full(route.clone(), waiting)),
+                Sent::Full(waiting) => return Err(NotAccepted::Full(route.clone(), waiting)),
                 Sent::Impossible(reason) => {
-                    return Err(Stopped::Failed(self.impossible(receiver, reason)));
+                    return Err(NotAccepted::Failed(self.impossible(receiver, reason)));
                 }
                 Sent::Stale => *last = None,
             }

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use sealbus_seal::permission::Permissions;
 
 use crate::delegation::Delegation;
-use crate::refusal::{RefusalReason, Refused};
+use crate::refusal::{ExplainedRefusal, RefusalReason};
 
 /// The rules that a bus obeys. Without rules, every agent may write to every other.
 #[derive(Default)]
@@ -45,13 +45,13 @@ impl MessageRules {
         permit: &mut Permit,
         sender: &str,
         receiver: &str,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ExplainedRefusal> {
         let version = self.version.load(Ordering::Acquire) + 1;
         let held = self.rules.read();
         if let Some(permissions) = &*held
             && !permissions.may_send(sender, receiver)
         {
-            return Err(Refused {
+            return Err(ExplainedRefusal {
                 reason: RefusalReason::NotPermitted,
                 explanation: format!("the policy does not let {sender} write to {receiver}"),
             });
@@ -66,13 +66,13 @@ impl MessageRules {
         sender: &str,
         receiver: &str,
         chain: &Delegation,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ExplainedRefusal> {
         match &*self.rules.read() {
             Some(permissions) if !permissions.may_send_for(sender, receiver, chain.askers()) => {
                 let explanation = format!(
                     "the policy does not let {sender} write to {receiver} on behalf of {chain}"
                 );
-                Err(Refused {
+                Err(ExplainedRefusal {
                     reason: RefusalReason::NotPermitted,
                     explanation,
                 })

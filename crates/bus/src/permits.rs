@@ -6,21 +6,21 @@ use sealbus_seal::Identity;
 use crate::bus::Bus;
 use crate::delegation::Delegation;
 use crate::permission::Permit;
-use crate::refusal::Refused;
+use crate::refusal::ExplainedRefusal;
 
 impl Bus {
     /// Checks that `sender` may write to `receiver`, both by AID name. The check runs when an agent sends. It runs
     /// again on arrival: in a mailbox of this process, in a transport, and in the keeper of messages for the absent.
     ///
     /// # Errors
-    /// [`Refused`] with `not-permitted`. The caller, which knows the proved identity, must [note](Bus::refused) it.
+    /// [`ExplainedRefusal`] with `not-permitted`. The caller, which knows the proved identity, must [note](Bus::refused) it.
     #[inline]
     pub fn permits(
         &self,
         permit: &mut Permit,
         sender: &str,
         receiver: &str,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ExplainedRefusal> {
         if self.inner.rules.gave(permit) {
             return Ok(());
         }
@@ -30,7 +30,7 @@ impl Bus {
     /// As [`permits`](Self::permits), for this message, which may ask on behalf of others.
     ///
     /// # Errors
-    /// [`Refused`], also if the message does not rightly say on whose behalf it asks.
+    /// [`ExplainedRefusal`], also if the message does not rightly say on whose behalf it asks.
     #[inline]
     pub fn permits_message(
         &self,
@@ -38,7 +38,7 @@ impl Bus {
         sender: &str,
         receiver: &str,
         message: &AclMessageRef<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ExplainedRefusal> {
         match message.user_defined().next() {
             None => self.permits(permit, sender, receiver),
             Some(_) => self.permits_chain(permit, sender, receiver, message),
@@ -51,7 +51,7 @@ impl Bus {
         sender: &str,
         receiver: &str,
         message: &AclMessageRef<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ExplainedRefusal> {
         // The gateway relays messages of others.
         let writer = message.sender().map(|it| it.name().to_owned());
         let chain = Delegation::from_sender(message, writer.as_deref().unwrap_or(sender))?;
@@ -68,13 +68,13 @@ impl Bus {
         sender: &str,
         receiver: &str,
         message: &AclMessageRef<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ExplainedRefusal> {
         self.permits_message(permit, sender, receiver, message)
             .inspect_err(|refused| self.refused_own(sender, receiver, refused))
     }
 
     /// Notes the refusal of a message of an agent of this process.
-    pub(crate) fn refused_own(&self, sender: &str, receiver: &str, refused: &Refused) {
+    pub(crate) fn refused_own(&self, sender: &str, receiver: &str, refused: &ExplainedRefusal) {
         let identity = Identity::from_agent_name(sender).ok();
         self.refused(
             sender,

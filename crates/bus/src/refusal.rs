@@ -143,7 +143,7 @@ impl fmt::Display for RefusalReason {
 
 /// Why something that arrived is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct ExplainedRefusal {
     /// Why, for machines.
     pub reason: RefusalReason,
     /// Why, for people.

@@ -21,13 +21,13 @@ use sealbus_seal::SecurityLevel;
 use sealbus_seal::encryption::{EncryptionError, Salt};
 use thiserror::Error;
 
-pub use form::{Envelope, RowForm, RowId, SHORT_OVERHEAD, WHOLE_OVERHEAD};
+pub use form::{RowForm, RowId, SHORT_OVERHEAD, SealedEnvelope, WHOLE_OVERHEAD};
 pub use opening::{OpenedRow, OpenedRows};
 pub use sending::{LONGEST_ROW, SealedMessage, SealedRow, SentRows};
 
 use crate::level::{SEALED, level_of};
 use crate::moment::Moment;
-use crate::refusal::{RefusalReason, Refused};
+use crate::refusal::{ExplainedRefusal, RefusalReason};
 use crate::resolver::BoxFuture;
 
 /// Why a message was not sealed. The text tells the sender what to do.
@@ -57,18 +57,18 @@ pub enum NotOpened {
     UnknownRow,
     /// It does not open, or must not be delivered.
     #[error("{}", .0.explanation)]
-    Refused(Refused),
+    Refused(ExplainedRefusal),
 }
 
-impl From<Refused> for NotOpened {
-    fn from(refused: Refused) -> Self {
+impl From<ExplainedRefusal> for NotOpened {
+    fn from(refused: ExplainedRefusal) -> Self {
         Self::Refused(refused)
     }
 }
 
 impl From<String> for NotOpened {
     fn from(why: String) -> Self {
-        Self::Refused(Refused {
+        Self::Refused(ExplainedRefusal {
             reason: RefusalReason::NotOpened,
             explanation: format!("the sealed message does not open: {why}"),
         })
@@ -76,7 +76,7 @@ impl From<String> for NotOpened {
 }
 
 /// For those to whom nothing is sent with the row's secret.
-impl From<NotOpened> for Refused {
+impl From<NotOpened> for ExplainedRefusal {
     fn from(error: NotOpened) -> Self {
         match error {
             NotOpened::Refused(refused) => refused,

@@ -46,8 +46,8 @@ enum Found {
     Nowhere(UndeliverableReason),
 }
 
-/// The reason why the held messages were not sent on.
-enum Stopped {
+/// Whether the held messages were sent on, and if not, why.
+enum HeldOutcome {
     Sent,
     Full(Bottleneck),
     /// The way has ended meanwhile.
@@ -118,19 +118,19 @@ impl Search {
         let mut stopped = self.send_held(bus, route, &way);
         loop {
             stopped = match stopped {
-                Stopped::Sent => return Ok(()),
-                Stopped::AwaitingReturn => {
+                HeldOutcome::Sent => return Ok(()),
+                HeldOutcome::AwaitingReturn => {
                     return Err("it is moving to another process".to_owned());
                 }
-                Stopped::WayEnded => {
+                HeldOutcome::WayEnded => {
                     route.denials.lock().note(Instant::now());
                     return Err("the process it was in does not have it".to_owned());
                 }
                 // The search tries again at the gate. A gate does not report room that was made before anyone waited
                 // there.
-                Stopped::Full(waiting) => {
+                HeldOutcome::Full(waiting) => {
                     let attempt = || match self.send_held(bus, route, &way) {
-                        Stopped::Full(other) if other.is_same(&waiting) => None,
+                        HeldOutcome::Full(other) if other.is_same(&waiting) => None,
                         stopped => Some(stopped),
                     };
                     waiting.gate().pass(attempt).await
@@ -140,31 +140,31 @@ impl Search {
     }
 
     /// Sends the held messages along `way` in order. Makes `way` the route's own once all are sent.
-    fn send_held(&self, bus: &Bus, route: &Arc<Route>, way: &State) -> Stopped {
+    fn send_held(&self, bus: &Bus, route: &Arc<Route>, way: &State) -> HeldOutcome {
         let mut state = route.state.lock();
         let held = match &mut *state {
             State::Held(held) if held.search == self.number => held,
             // Another search has taken over.
-            _ => return Stopped::Sent,
+            _ => return HeldOutcome::Sent,
         };
         if held.awaiting_return {
-            return Stopped::AwaitingReturn;
+            return HeldOutcome::AwaitingReturn;
         }
         while let Some(message) = held.pop_front() {
             match send_one(bus, &message, way) {
                 Ok(()) => {}
                 Err(NotSent::Full(waiting)) => {
                     held.push_front_all(vec![message]);
-                    return Stopped::Full(waiting);
+                    return HeldOutcome::Full(waiting);
                 }
                 Err(NotSent::Moving) => {
                     held.push_front_all(vec![message]);
                     held.awaiting_return = true;
-                    return Stopped::AwaitingReturn;
+                    return HeldOutcome::AwaitingReturn;
                 }
                 Err(NotSent::Ended) => {
                     held.push_front_all(vec![message]);
-                    return Stopped::WayEnded;
+                    return HeldOutcome::WayEnded;
                 }
                 Err(NotSent::Impossible(reason)) => fail(bus, &message, &route.name, &reason),
             }
@@ -172,16 +172,16 @@ impl Search {
         let found = match way {
             // The agent has left since it was found.
             State::Local(agent) if agent.mailbox().closed().is_some() => {
-                return Stopped::WayEnded;
+                return HeldOutcome::WayEnded;
             }
             State::Local(agent) => State::Local(agent.clone()),
             State::Remote(destination) => State::Remote(destination.clone()),
-            State::Held(_) | State::Ended => return Stopped::WayEnded,
+            State::Held(_) | State::Ended => return HeldOutcome::WayEnded,
         };
         route.change(&mut state, found);
         drop(state);
         route.gate.open_all();
-        Stopped::Sent
+        HeldOutcome::Sent
     }
 
     fn give_up(&self, bus: &Bus, route: &Arc<Route>, reason: &UndeliverableReason) {

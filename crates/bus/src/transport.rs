@@ -50,7 +50,7 @@ pub struct LinkCounts {
 }
 
 /// A messaging system between processes. A new transport implements this trait and [`Destination`]. It hands arriving
-/// messages to a [`Window`](crate::Window) of the receiver's mailbox, and arriving frames to
+/// messages to a [`MailboxWindow`](crate::MailboxWindow) of the receiver's mailbox, and arriving frames to
 /// [`Bus::take_frames`](crate::Bus::take_frames). It hands undeliverable messages to
 /// [`Bus::undeliverable`](crate::Bus::undeliverable) or [`Bus::returned`](crate::Bus::returned).
 pub trait Transport: Send + Sync {
@@ -83,8 +83,9 @@ pub trait Transport: Send + Sync {
     /// remembered.
     fn forget_process(&self, process: &Identity);
 
-    /// The platform has given up this process. Messages that were accepted and not acknowledged are reported, with this
-    /// reason, before this returns. A transport whose broker keeps accepted messages has nothing to report.
+    /// The platform has given up this process, or the process ends and waits no longer. Messages that were accepted and not
+    /// acknowledged are reported, with this reason, before this returns. A transport whose broker keeps accepted messages has
+    /// nothing to report.
     fn give_up<'a>(&'a self, why: &'a str) -> BoxFuture<'a, ()> {
         let _ = why;
         Box::pin(std::future::ready(()))

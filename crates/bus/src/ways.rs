@@ -295,7 +295,9 @@ impl Bus {
             }
             State::Remote(destination) => match give(destination, parcel, my_turn) {
                 Ok(sent) => return sent,
-                Err(Ended { is_awaited }) => HeldMessages::new(&self.inner.held_bytes, is_awaited),
+                Err(DestinationEnded { is_awaited }) => {
+                    HeldMessages::new(&self.inner.held_bytes, is_awaited)
+                }
             },
             State::Held(held) => {
                 let config = self.config();
@@ -327,7 +329,7 @@ impl Bus {
 }
 
 /// A destination takes nothing any more.
-struct Ended {
+struct DestinationEnded {
     /// Whether messages that it took come back.
     is_awaited: bool,
 }
@@ -338,7 +340,7 @@ fn give(
     destination: &Arc<dyn Destination>,
     parcel: &Parcel<'_>,
     my_turn: bool,
-) -> Result<Sent, Ended> {
+) -> Result<Sent, DestinationEnded> {
     let number = parcel.sender.number();
     let full = || Ok(Sent::Full(Bottleneck::Destination(destination.clone())));
     let congested = || Ok(Sent::Full(Bottleneck::Sender(parcel.sender.clone())));
@@ -353,7 +355,7 @@ fn give(
         Err(Rejected::Full) => full(),
         Err(Rejected::Congested) => congested(),
         Err(Rejected::Impossible(reason)) => Ok(Sent::Impossible(reason)),
-        Err(Rejected::Moving) => Err(Ended { is_awaited: true }),
-        Err(Rejected::Closed) => Err(Ended { is_awaited: false }),
+        Err(Rejected::Moving) => Err(DestinationEnded { is_awaited: true }),
+        Err(Rejected::Closed) => Err(DestinationEnded { is_awaited: false }),
     }
 }

@@ -146,7 +146,7 @@ impl KeptListener for Notes {
     }
 }
 
-fn noted(sender: &MailboxSender) -> (Arc<Notes>, sealbus_bus::Window) {
+fn noted(sender: &MailboxSender) -> (Arc<Notes>, sealbus_bus::MailboxWindow) {
     let notes = Arc::new(Notes::default());
     let window = sender.open_window(&"node-2".into(), notes.clone(), 0);
     (notes, window)

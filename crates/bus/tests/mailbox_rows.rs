@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use sealbus_bus::{
     Closed, Conversation, Kept, KeptListener, KeptOutcome, Late, MESSAGE_OVERHEAD, Mailbox,
-    MailboxLimits, MailboxSender, Moment, Provenance, ReceivedMessage, Window, WindowListener,
-    mailbox,
+    MailboxLimits, MailboxSender, MailboxWindow, Moment, Provenance, ReceivedMessage,
+    WindowListener, mailbox,
 };
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
@@ -61,7 +61,7 @@ impl KeptListener for Nobody {
 struct Side {
     sender: MailboxSender,
     reader: Option<Mailbox>,
-    windows: [Window; 2],
+    windows: [MailboxWindow; 2],
     heard: [Arc<Heard>; 2],
     talk: Option<Conversation>,
     way: Way,

@@ -340,7 +340,14 @@ impl WindowListener for Limit {
     }
 }
 
-fn with_window(limits: MailboxLimits) -> (MailboxSender, Mailbox, sealbus_bus::Window, Arc<Limit>) {
+fn with_window(
+    limits: MailboxLimits,
+) -> (
+    MailboxSender,
+    Mailbox,
+    sealbus_bus::MailboxWindow,
+    Arc<Limit>,
+) {
     let (sender, reader) = mailbox(limits);
     let limit = Arc::new(Limit::default());
     let window = sender.open_window(&"node-2".into(), limit.clone(), 7);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use sealbus_bus::{
-    Mailbox, MailboxLimits, MailboxSender, Provenance, ReceivedMessage, RestingMailbox, Window,
-    WindowListener, mailbox,
+    Mailbox, MailboxLimits, MailboxSender, MailboxWindow, Provenance, ReceivedMessage,
+    RestingMailbox, WindowListener, mailbox,
 };
 use sealbus_fipa::{AclMessage, Performative};
 
@@ -38,7 +38,7 @@ fn message() -> ReceivedMessage {
     ReceivedMessage::shared(Arc::new(message), Provenance::Claimed)
 }
 
-fn open() -> (MailboxSender, Mailbox, Arc<Writer>, Window) {
+fn open() -> (MailboxSender, Mailbox, Arc<Writer>, MailboxWindow) {
     let (sender, reader) = mailbox(MailboxLimits::default());
     let writer = Arc::<Writer>::default();
     let window = sender.open_window(&"node-2".into(), writer.clone(), 0);

@@ -13,7 +13,7 @@ use sealbus_bus::{
 };
 use sealbus_fipa::bitefficient::{self, EncodedMessage};
 use sealbus_fipa::{AclMessage, Content, Expression, Limits, Performative};
-use sealbus_proof::{Blob, Line, MessageLine, disclose, write_file};
+use sealbus_proof::{Blob, EvidenceLine, MessageLine, disclose, write_file};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::encryption::{Commitment, EncryptionKey};
 
@@ -109,7 +109,7 @@ fn the_receiver_has_the_words_for_others() {
     // Each has a salt of its own.
     assert_ne!(shown[0].0, shown[1].0);
     let line = |message: &Bytes| {
-        Line::Message(MessageLine {
+        EvidenceLine::Message(MessageLine {
             certificate: 0,
             channel: None,
             qos: String::new(),

@@ -362,7 +362,7 @@ impl CaService {
     ///
     /// # Errors
     /// As [`Blind::renew`], and [`certify`](Self::certify).
-    pub fn certify_again(
+    pub fn renew(
         &mut self,
         renewal: &Renewal<'_>,
         now: Timestamp,
@@ -460,7 +460,7 @@ impl CaService {
     ///
     /// # Errors
     /// [`FaultCode::Unavailable`] if the process has no certificate for the identity that may be renewed.
-    pub fn certify_own_again(
+    pub fn renew_own(
         &mut self,
         identity: Identity,
         address: IpAddr,

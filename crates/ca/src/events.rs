@@ -16,19 +16,19 @@ const LONGEST_WHAT: usize = 1024;
 /// The events of certification, latest last. Each of the six steps is also a `tracing` event of target
 /// `sealbus::certification` with the field `step`.
 #[derive(Debug, Default)]
-pub struct Events {
+pub struct CertificationLog {
     next: u64,
     kept: VecDeque<CertificationEvent>,
     rows: Rows,
 }
 
-impl Events {
+impl CertificationLog {
     /// Prefix of this list's rows.
     pub const ROW: &'static str = "event/";
 
     /// Takes back a stored event. Events must come in order.
     pub(super) fn restore(&mut self, event: CertificationEvent) {
-        self.next = event.sequence + 1;
+        self.next = event.sequence.saturating_add(1);
         self.kept.push_back(event);
     }
 
@@ -62,7 +62,7 @@ impl Events {
             what,
         };
         self.rows.put(row(event.sequence), &event);
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
         self.kept.push_back(event);
         if self.kept.len() > KEPT
             && let Some(oldest) = self.kept.pop_front()
@@ -88,5 +88,5 @@ impl Events {
 }
 
 fn row(sequence: u64) -> String {
-    format!("{}{sequence:016x}", Events::ROW)
+    format!("{}{sequence:016x}", CertificationLog::ROW)
 }

@@ -40,7 +40,7 @@ use sealbus_store::{Row, Rows};
 use authorities::{AUTHORITY_ROW, KnownAuthority};
 pub use blind::{Blind, Renewal, Unstored, check_level};
 use certificates::Certificates;
-pub use events::Events;
+pub use events::CertificationLog;
 pub use loading::CaServiceError;
 pub use own_certificate::{Ending, Outlook};
 pub use revocation::TakenBack;
@@ -174,7 +174,7 @@ pub struct CaService {
     authorities: BTreeMap<String, KnownAuthority>,
     shares: Shares,
     workload: Workload,
-    events: Events,
+    events: CertificationLog,
     rows: Rows,
 }
 
@@ -205,7 +205,7 @@ impl CaService {
         TAKEN_UP_ROW,
         DENY_LIST_ROW,
         WORKLOAD_KEY_ROW,
-        Events::ROW,
+        CertificationLog::ROW,
         AUTHORITY_ROW,
     ];
 
@@ -217,7 +217,7 @@ impl CaService {
     }
 
     /// The certification events.
-    pub fn events(&mut self) -> &mut Events {
+    pub fn events(&mut self) -> &mut CertificationLog {
         &mut self.events
     }
 

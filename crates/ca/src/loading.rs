@@ -16,8 +16,8 @@ use super::certificates::Certificates;
 use super::shares::Shares;
 use super::workload::Workload;
 use super::{
-    CERTIFICATE_ROW, CaService, DENY_LIST_ROW, Events, IssuedCertificate, LEAF_ROW, TAKEN_UP_ROW,
-    WORKLOAD_KEY_ROW, certificate_row, leaf_row, revocation,
+    CERTIFICATE_ROW, CaService, CertificationLog, DENY_LIST_ROW, IssuedCertificate, LEAF_ROW,
+    TAKEN_UP_ROW, WORKLOAD_KEY_ROW, certificate_row, leaf_row, revocation,
 };
 
 /// Reads a file of the issuance log of a CA.
@@ -74,7 +74,7 @@ impl CaService {
         let mut authorities: BTreeMap<String, KnownAuthority> = BTreeMap::new();
         let mut head = LogHead::default();
         let mut denials: BTreeMap<String, &[u8]> = BTreeMap::new();
-        let mut events = Events::default();
+        let mut events = CertificationLog::default();
         let mut workload = Workload::default();
         for (key, value) in rows {
             let damaged = |error: serde_json::Error| CaServiceError::DamagedRow {
@@ -99,7 +99,7 @@ impl CaService {
                 denials.insert(key.to_owned(), value);
             } else if key.starts_with(WORKLOAD_KEY_ROW) {
                 workload.restore(serde_json::from_slice(value).map_err(damaged)?);
-            } else if key.starts_with(Events::ROW) {
+            } else if key.starts_with(CertificationLog::ROW) {
                 events.restore(serde_json::from_slice(value).map_err(damaged)?);
             }
         }
@@ -187,7 +187,9 @@ impl CaService {
                 certificate.index = here;
                 self.rows.put(certificate_row(record.serial), certificate);
             }
-            end = index + 1;
+            end = index
+                .checked_add(1)
+                .ok_or_else(|| damaged("no entry can follow it".to_owned()))?;
         }
         if end > from {
             tracing::info!(target: "sealbus::certification", log, entries = end - from,

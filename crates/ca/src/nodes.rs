@@ -1,4 +1,4 @@
-//! Certificates of nodes that join or come back.
+//! Certificates of nodes that join or come back, and what nodes report about those of their processes.
 
 use std::net::IpAddr;
 
@@ -21,6 +21,21 @@ impl CaService {
     ) -> Result<CertificateChain, Fault> {
         self.shares.take_of_node(&subject(&identity), now)?;
         self.certify_own(identity, address, None, request, NODE_CERTIFICATE, now)
+    }
+
+    /// Enters that a certificate came back to the process that holds its key, as the process's node reports. As many come back as the
+    /// process may be issued: of a node that reports without end, the rest is passed over.
+    pub fn came_back(&mut self, process: &str, subject: &str, node: &str, now: Timestamp) {
+        // No name has a comma.
+        let share = format!("{subject}, came back");
+        if self
+            .shares
+            .take(process, &share, self.lifetime, now)
+            .is_ok()
+        {
+            let what = "its certificate came back to it".to_owned();
+            self.events.enter(6, subject, Some(node), None, what, now);
+        }
     }
 
     /// Checks whether the share of a node of this name is used up. It takes nothing from it.

@@ -77,7 +77,7 @@ impl CaService {
     ///
     /// # Errors
     /// If the authority has another name, or cannot sign.
-    pub fn renew(
+    pub fn sign_as(
         &mut self,
         renewed: IssuingAuthority,
         now: Timestamp,

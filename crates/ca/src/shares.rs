@@ -52,7 +52,7 @@ pub(crate) struct UsedUp {
 }
 
 /// A refusal: when the next request is taken, and whether the request before was taken.
-struct Refused {
+struct TooSoon {
     seconds: u64,
     is_first: bool,
 }
@@ -80,7 +80,7 @@ impl Shares {
             each: (lifetime / IN_A_LIFETIME).max(1),
         };
         let taken = self.take_one((process.to_owned(), subject.to_owned()), limit, now);
-        taken.map_err(|Refused { seconds, is_first }| {
+        taken.map_err(|TooSoon { seconds, is_first }| {
             let message = format!(
                 "{subject} asked for {IN_A_ROW} certificates in a row: it gets another in {seconds} s"
             );
@@ -116,7 +116,7 @@ impl Shares {
         key: (String, String),
         limit: Limit,
         now: Timestamp,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), TooSoon> {
         let now = milliseconds(now);
         let whole = Share {
             whole_at: now,
@@ -127,7 +127,7 @@ impl Shares {
         let is_first = !std::mem::replace(&mut share.is_refused, wait > 0);
         if wait > 0 {
             let seconds = wait.div_ceil(1000);
-            return Err(Refused { seconds, is_first });
+            return Err(TooSoon { seconds, is_first });
         }
         share.whole_at = share.whole_at.max(now).saturating_add(limit.each);
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sealbus_control::workload::{WorkloadIssuer, WorkloadToken};
 use sealbus_control::{Fault, FaultCode, LogShares};
-use sealbus_seal::workload::{PublishedKey, WorkloadClaims, WorkloadKey, check_audience};
+use sealbus_seal::workload::{JsonWebKey, WorkloadClaims, WorkloadKey, check_audience};
 use sealbus_seal::{Identity, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub(crate) struct Workload {
 /// A key that is published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptKey {
-    key: PublishedKey,
+    key: JsonWebKey,
     /// When it was made.
     made: Timestamp,
 }

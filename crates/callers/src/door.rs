@@ -19,7 +19,7 @@ use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_control::LogShares;
 use sealbus_control::mcp::{McpCallerStatus, McpStatus};
-use sealbus_manifest::callers::{CallersEntry, NoPlace};
+use sealbus_manifest::callers::{CallersEntry, NoHostOrOrigin};
 use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
 use sealbus_web::{accept_each, answer_http1};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -33,7 +33,7 @@ use crate::connection::{self, Answer, text_answer};
 use crate::counted::Unwritten;
 use crate::entry::{Entries, Entry};
 use crate::guest::Guest;
-use crate::issuer::{Issuer, Refusal};
+use crate::issuer::{Issuer, IssuerRefusal};
 use crate::keys::{Keys, Shown, Unknown};
 use crate::places::{Places, WrongPlace};
 use crate::published::Published;
@@ -162,7 +162,7 @@ impl<S: Service> Door<S> {
         service: Arc<S>,
         callers: Keys<Caller>,
         voice: Voice,
-    ) -> Result<Arc<Self>, NoPlace> {
+    ) -> Result<Arc<Self>, NoHostOrOrigin> {
         let places = Places::new(entry, address)?;
         let place = |caller: Caller| Seated {
             name: caller.voice.name().to_owned(),
@@ -320,11 +320,11 @@ impl<S: Service> Door<S> {
         let (issuer, _) = oauth.ok_or_else(|| no_key(Unknown::WrongKey))?;
         let grant = issuer.check(token, guest.certificate.as_deref()).await;
         let grant = grant.map_err(|refusal| match refusal {
-            Refusal::Token(error) => {
+            IssuerRefusal::Token(error) => {
                 self.sent_away(guest, &format!("a caller's token was refused: {error}"));
                 self.unauthorized(Unknown::WrongKey)
             }
-            Refusal::NoKeys(_) => {
+            IssuerRefusal::NoKeys(_) => {
                 let why = "tokens cannot be checked now: their issuer does not answer";
                 refused(StatusCode::SERVICE_UNAVAILABLE, why)
             }

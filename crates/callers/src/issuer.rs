@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use sealbus_manifest::callers::OauthEntry;
 use sealbus_web::{Client, WebError, whole};
 
-use crate::token::{Expected, Grant, KeySet, KeySetError, TokenError};
+use crate::token::{Expected, KeySet, KeySetError, NotGranted, TokenRights};
 
 /// How long keys count without a look at the issuer's, so that a withdrawn key opens nothing for longer.
 const FRESH: Duration = Duration::from_secs(300);
@@ -26,9 +26,9 @@ const LARGEST: usize = 256 << 10;
 
 /// Why a token was not accepted.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum IssuerRefusal {
     #[error(transparent)]
-    Token(#[from] TokenError),
+    Token(#[from] NotGranted),
     /// Nobody can check it now.
     #[error("the issuer's keys are not known: {0}")]
     NoKeys(String),
@@ -68,7 +68,7 @@ impl Issuer {
         &self,
         token: &str,
         certificate: Option<&str>,
-    ) -> Result<Grant, Refusal> {
+    ) -> Result<TokenRights, IssuerRefusal> {
         let expected = Expected {
             issuer: &self.entry.issuer,
             resource: &self.entry.resource,
@@ -76,12 +76,12 @@ impl Issuer {
         };
         if let Some(keys) = self.keys(FRESH) {
             match keys.check(token, &expected) {
-                Err(TokenError::UnknownKey) => {}
+                Err(NotGranted::UnknownKey) => {}
                 done => return Ok(done?),
             }
         }
         let trouble = self.fetch().await;
-        let keys = self.keys(OLDEST).ok_or(Refusal::NoKeys(trouble))?;
+        let keys = self.keys(OLDEST).ok_or(IssuerRefusal::NoKeys(trouble))?;
         Ok(keys.check(token, &expected)?)
     }
 

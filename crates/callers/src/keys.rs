@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use sealbus_manifest::callers::{CallerEntry, KeyHash};
 
-use crate::token::{Grant, LONGEST_TOKEN};
+use crate::token::{LONGEST_TOKEN, TokenRights};
 
 /// The beginning of each key, by which programs that look for lost secrets recognise one.
 const PREFIX: &str = "sbk_";
@@ -146,7 +146,7 @@ impl<T> Keys<T> {
     }
 
     /// The caller that a checked token speaks for.
-    pub(crate) fn granted(&self, grant: &Grant) -> Result<&T, Unknown> {
+    pub(crate) fn granted(&self, grant: &TokenRights) -> Result<&T, Unknown> {
         let needed = self.subjects.get(&grant.subject);
         let needed = needed.ok_or(Unknown::WrongKey)?;
         let has_all = |scopes: &[String]| scopes.iter().all(|it| grant.scopes.contains(it));
@@ -251,7 +251,7 @@ mod tests {
         ];
         let keys = Keys::new(&entries, ["buyer", "reader", "all"], Some("guest"));
         let granted = |subject: &str, scopes: &[&str]| {
-            let grant = Grant {
+            let grant = TokenRights {
                 subject: subject.to_owned(),
                 scopes: scopes.iter().map(|it| (*it).to_owned()).collect(),
                 expires: 0,

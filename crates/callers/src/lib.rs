@@ -44,5 +44,11 @@ pub use door::Service;
 pub use keys::{NoRandomness, new_key};
 pub use replies::{about, trace};
 pub use sealbus_control::LogShares;
-pub use serving::{Opened, ServeError, follow, follow_news, open, serve};
+pub use serving::{OpenedGateway, ServeError, follow, follow_news, open, serve};
 pub use shown::shown;
+
+/// The check of the place from which a request comes, for the fuzz target.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::places::base_for;
+}

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use hyper::header::{HOST, HeaderMap, ORIGIN};
+use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::http::uri::{Authority, Uri};
-use sealbus_manifest::callers::{CallersEntry, NoPlace};
+use sealbus_manifest::callers::{CallersEntry, NoHostOrOrigin};
 
 /// The port that URLs leave out.
 const HTTPS: u16 = 443;
@@ -43,8 +43,8 @@ impl Places {
     /// Reads the places of an entry, for a gateway at this address.
     ///
     /// # Errors
-    /// [`NoPlace`] names what cannot be read.
-    pub(crate) fn new(entry: &CallersEntry, address: SocketAddr) -> Result<Self, NoPlace> {
+    /// [`NoHostOrOrigin`] names what cannot be read.
+    pub(crate) fn new(entry: &CallersEntry, address: SocketAddr) -> Result<Self, NoHostOrOrigin> {
         let is_tls = entry.tls.is_some();
         let scheme = if is_tls { "https" } else { "http" };
         // The server itself serves no pages, so no page has its origin.
@@ -131,10 +131,20 @@ impl Origin {
     }
 }
 
+/// The base of URLs for a request with this `Host` and, unless it is empty, this `Origin`, at a gateway of this entry; none if it
+/// is from the wrong place. For the fuzz target.
+pub fn base_for(entry: &CallersEntry, host: &[u8], origin: &[u8]) -> Option<String> {
+    let mut headers = HeaderMap::new();
+    headers.insert(HOST, HeaderValue::from_bytes(host).ok()?);
+    if !origin.is_empty() {
+        headers.insert(ORIGIN, HeaderValue::from_bytes(origin).ok()?);
+    }
+    let places = Places::new(entry, entry.listen).ok()?;
+    places.check(&headers).ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
 
     fn check(pairs: &[(hyper::header::HeaderName, &'static str)]) -> Result<String, WrongPlace> {

@@ -20,7 +20,7 @@ use sealbus_seal::SecurityLevel;
 use sealbus_web::Client;
 use sealbus_web::reach::NoNetwork;
 use sealbus_web::tls::{self, TlsSetupError};
-use sealbus_web::trust::{self, FileError};
+use sealbus_web::trust::{self, CertificateFileError};
 use tokio::sync::oneshot;
 
 use crate::caller::{Caller, CallerAgent};
@@ -52,7 +52,7 @@ pub enum ServeError {
     Level(SecurityLevel),
     /// The file of `trust` cannot be used.
     #[error(transparent)]
-    Trust(FileError),
+    Trust(CertificateFileError),
     /// A network of the configuration is none.
     #[error(transparent)]
     Reach(NoNetwork),
@@ -93,12 +93,12 @@ pub async fn serve<S: Service>(
 
 /// A gateway beside the agents of a program. It serves as long as the program has its place on the platform.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedGateway {
     base: String,
     agents: Vec<Running>,
 }
 
-impl Opened {
+impl OpenedGateway {
     /// The beginning of URLs by which callers reach the gateway, such as `http://127.0.0.1:7781`.
     pub fn base(&self) -> &str {
         &self.base
@@ -121,7 +121,7 @@ pub async fn open<S: Service>(
     entry: CallersEntry,
     name: &str,
     service: S,
-) -> Result<Opened, ServeError> {
+) -> Result<OpenedGateway, ServeError> {
     let (opened, base) = oneshot::channel();
     let (callers, gateway) = agents(platform, entry, service, Some(opened))?;
     let mut agents = Vec::new();
@@ -132,7 +132,7 @@ pub async fn open<S: Service>(
     match base.await {
         Ok(base) => {
             agents.push(gateway);
-            Ok(Opened { base, agents })
+            Ok(OpenedGateway { base, agents })
         }
         Err(_) => Err(ServeError::Ended(gateway.wait().await)),
     }

@@ -20,7 +20,7 @@ const LEEWAY: u64 = 30;
 
 /// The rights that a token grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct TokenRights {
     /// The caller, by the issuer's word (`sub`).
     pub subject: String,
     /// The caller's rights (`scope`).
@@ -31,7 +31,7 @@ pub struct Grant {
 
 /// Why a token grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TokenError {
+pub enum NotGranted {
     /// A resource server takes no tokens of this kind.
     #[error("it is not an access token: {0}")]
     NoToken(&'static str),
@@ -163,25 +163,25 @@ impl KeySet {
     /// Checks a token.
     ///
     /// # Errors
-    /// [`TokenError`]. With [`TokenError::UnknownKey`] a newer set may know better.
-    pub fn check(&self, token: &str, expected: &Expected<'_>) -> Result<Grant, TokenError> {
+    /// [`NotGranted`]. With [`NotGranted::UnknownKey`] a newer set may know better.
+    pub fn check(&self, token: &str, expected: &Expected<'_>) -> Result<TokenRights, NotGranted> {
         if token.len() > LONGEST_TOKEN {
-            return Err(TokenError::NoToken("it is too long"));
+            return Err(NotGranted::NoToken("it is too long"));
         }
         let header =
-            decode_header(token).map_err(|_| TokenError::NoToken("its head cannot be read"))?;
+            decode_header(token).map_err(|_| NotGranted::NoToken("its head cannot be read"))?;
         let kind = header.typ.as_deref().unwrap_or("JWT");
         let kind = kind.to_ascii_lowercase();
         if !["jwt", "at+jwt", "application/at+jwt"].contains(&kind.as_str()) {
-            return Err(TokenError::NoToken("its type is another"));
+            return Err(NotGranted::NoToken("its type is another"));
         }
         if header.crit.is_some() {
-            return Err(TokenError::NoToken(
+            return Err(NotGranted::NoToken(
                 "it demands what nobody here knows (crit)",
             ));
         }
         let key = self.named(header.kid.as_deref());
-        let key = key.ok_or(TokenError::UnknownKey)?;
+        let key = key.ok_or(NotGranted::UnknownKey)?;
         let mut validation = Validation::new(Algorithm::RS256);
         validation.algorithms.clone_from(&key.algorithms);
         validation.leeway = LEEWAY;
@@ -195,11 +195,11 @@ impl KeySet {
             let holder = bound.get("x5t#S256").and_then(Value::as_str);
             let is_only = bound.as_object().is_some_and(|bound| bound.len() == 1);
             if !is_only || holder.is_none() || holder != expected.certificate {
-                return Err(TokenError::Unbound);
+                return Err(NotGranted::Unbound);
             }
         }
         let scopes = claims.scope.unwrap_or_default();
-        Ok(Grant {
+        Ok(TokenRights {
             subject: claims.sub,
             scopes: scopes.split_ascii_whitespace().map(str::to_owned).collect(),
             // Dates of this form may have fractions.
@@ -216,8 +216,8 @@ impl KeySet {
     }
 }
 
-fn refused(kind: &ErrorKind) -> TokenError {
-    TokenError::Refused(
+fn refused(kind: &ErrorKind) -> NotGranted {
+    NotGranted::Refused(
         match kind {
             ErrorKind::ExpiredSignature => "it has expired",
             ErrorKind::ImmatureSignature => "its time has not come",
@@ -226,7 +226,7 @@ fn refused(kind: &ErrorKind) -> TokenError {
             ErrorKind::InvalidSignature => "its signature is not the issuer's",
             ErrorKind::InvalidAlgorithm => "its algorithm is not that of the key",
             ErrorKind::MissingRequiredClaim(name) => {
-                return TokenError::Refused(format!("it does not say {name}"));
+                return NotGranted::Refused(format!("it does not say {name}"));
             }
             _ => "it cannot be read",
         }
@@ -388,7 +388,7 @@ mod tests {
         ] {
             let error = wrong(name, value.clone());
             assert!(
-                matches!(error, TokenError::Refused(_)),
+                matches!(error, NotGranted::Refused(_)),
                 "{name} {value}: {error}"
             );
         }
@@ -398,34 +398,34 @@ mod tests {
             json!({}),
             json!("x"),
         ] {
-            assert_eq!(wrong("cnf", cnf), TokenError::Unbound);
+            assert_eq!(wrong("cnf", cnf), NotGranted::Unbound);
         }
         // Heads that choose their own check.
         let check = |token: &str| login.keys.check(token, &EXPECTED).unwrap_err();
         let signed = |header: &Header| encode(header, &claims(), &login.secret).unwrap();
         assert_eq!(
             check(&signed(&head(|it| it.kid = Some("2".into())))),
-            TokenError::UnknownKey
+            NotGranted::UnknownKey
         );
         assert_eq!(
             check(&signed(&head(|it| it.kid = Some("open".into())))),
-            TokenError::UnknownKey
+            NotGranted::UnknownKey
         );
         for header in [
             head(|it| it.typ = Some("dpop+jwt".into())),
             head(|it| it.crit = Some(vec!["b64".into()])),
         ] {
-            assert!(matches!(check(&signed(&header)), TokenError::NoToken(_)));
+            assert!(matches!(check(&signed(&header)), NotGranted::NoToken(_)));
         }
         let foreign = encode(&head(|_| ()), &claims(), &other.secret).unwrap();
-        assert!(matches!(check(&foreign), TokenError::Refused(_)));
+        assert!(matches!(check(&foreign), NotGranted::Refused(_)));
         let symmetric = head(|it| it.alg = Algorithm::HS256);
         let symmetric = encode(
             &symmetric,
             &claims(),
             &EncodingKey::from_secret(&login.public),
         );
-        assert!(matches!(check(&symmetric.unwrap()), TokenError::Refused(_)));
+        assert!(matches!(check(&symmetric.unwrap()), NotGranted::Refused(_)));
         let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
         for alg in ["none", "None", "NONE", "EdDSA"] {
             let header = part(json!({"alg": alg, "kid": "1", "typ": "JWT"}));
@@ -438,9 +438,9 @@ mod tests {
         claims["sub"] = json!("admin");
         let (header, _) = body.split_once('.').unwrap();
         let forged = format!("{header}.{}.{signature}", part(claims));
-        assert!(matches!(check(&forged), TokenError::Refused(_)));
+        assert!(matches!(check(&forged), NotGranted::Refused(_)));
         let long = format!("{header}.{}.{signature}", "e".repeat(LONGEST_TOKEN));
-        assert!(matches!(check(&long), TokenError::NoToken(_)));
+        assert!(matches!(check(&long), NotGranted::NoToken(_)));
     }
 
     #[test]
@@ -457,8 +457,8 @@ mod tests {
             login.keys.check(&token, &expected)
         };
         assert!(check(Some("holder")).is_ok());
-        assert_eq!(check(Some("thief")), Err(TokenError::Unbound));
-        assert_eq!(check(None), Err(TokenError::Unbound));
+        assert_eq!(check(Some("thief")), Err(NotGranted::Unbound));
+        assert_eq!(check(None), Err(NotGranted::Unbound));
     }
 
     /// The signatures of RFC 7515, appendices A.2 and A.3, are good; the tokens have other claims than ours.

@@ -15,7 +15,7 @@ pub const LONGEST_DESCRIPTION: usize = 1_024;
 
 /// A tool of an agent.
 #[derive(Clone, Debug)]
-pub struct Tool {
+pub struct AgentTool {
     /// The agent.
     pub agent: Aid,
     /// The agent's name without the platform's.
@@ -42,7 +42,7 @@ pub struct Tool {
 pub fn tools<'a>(
     entry: &'a DfAgentDescription,
     platform: &'a str,
-) -> impl Iterator<Item = Tool> + 'a {
+) -> impl Iterator<Item = AgentTool> + 'a {
     let agent = entry.name.iter();
     agent.flat_map(move |agent| {
         let services = entry.services.iter();
@@ -65,7 +65,7 @@ pub fn property<'a>(service: &'a ServiceDescription, name: &str) -> Option<&'a s
     }
 }
 
-fn tool(agent: &Aid, service: &ServiceDescription, platform: &str) -> Option<Tool> {
+fn tool(agent: &Aid, service: &ServiceDescription, platform: &str) -> Option<AgentTool> {
     let schema = |name: &str| -> Option<Value> {
         let text = property(service, name).filter(|text| text.len() <= LONGEST_SCHEMA)?;
         serde_json::from_str(text).ok()
@@ -76,7 +76,7 @@ fn tool(agent: &Aid, service: &ServiceDescription, platform: &str) -> Option<Too
     let input = schema("input")?;
     let output = schema("output");
     let about = property(service, "description").unwrap_or_default();
-    Some(Tool {
+    Some(AgentTool {
         agent: agent.clone(),
         local: local_name(&agent.name, platform).to_owned(),
         name: name.to_owned(),

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use super::declared::DeclaredChannels;
 use super::exchange::{
     Aftermath, ChannelReport, Consumer, Exchange, ExchangeConfig, Now, Outcome, SubscribeError,
-    SubscriptionOptions, SubscriptionReport, Undelivered,
+    SubscriptionOptions, SubscriptionReport, UndeliveredEvents,
 };
 use super::log::{ChannelLogs, Feeds, Replay};
 use super::path::ChannelPath;
@@ -244,13 +244,13 @@ impl Channels {
 
     /// The events of an agent of this process that have not arrived: those that no member of their group has, and those
     /// that another process has not acknowledged. They can be lost if the agent leaves now.
-    pub fn undelivered(&self, agent: &str) -> Vec<Undelivered> {
+    pub fn undelivered(&self, agent: &str) -> Vec<UndeliveredEvents> {
         self.shared.work(|exchange, _| exchange.undelivered(agent))
     }
 
     /// Waits until the events of an agent have arrived, for `limit` at most. Returns the events that have not. If these
     /// wait for a group without members, returns at once.
-    pub async fn until_delivered(&self, agent: &str, limit: Duration) -> Vec<Undelivered> {
+    pub async fn until_delivered(&self, agent: &str, limit: Duration) -> Vec<UndeliveredEvents> {
         let until = self.shared.start.elapsed() + limit;
         loop {
             let undelivered = self.undelivered(agent);

@@ -41,7 +41,7 @@ pub use declared::DeclaredChannels;
 pub use event::{ChannelHeader, EventParts, Logged, Mechanism, ReceivedEvent, RequestId};
 pub use exchange::{
     ChannelReport, Ended, PublishError, Reach, SubscribeError, SubscriptionOptions,
-    SubscriptionReport, Undelivered,
+    SubscriptionReport, UndeliveredEvents,
 };
 pub use filter::{
     ChannelFilter, DEEPEST_FILTER, EvaluationError, EventKey, FilterError, FilterProblem,

@@ -7,7 +7,7 @@ use sealbus_bus::Lifetime;
 use sealbus_control::admin::{AdminAnswer, AdminRequest, List, Listed, Listing, ask};
 use sealbus_control::ask::Ask;
 use sealbus_control::operators;
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 use sealbus_control::text::printable_but;
 use sealbus_control::{Fault, FaultCode};
 
@@ -25,7 +25,7 @@ const GONE: Duration = Duration::from_secs(1);
 
 /// A connection to a running Master.
 pub(crate) struct Connection {
-    caller: Caller,
+    caller: RpcCaller,
     patience: Duration,
     directory: PathBuf,
     /// Whether it may only read. Another connection might do more.
@@ -93,7 +93,7 @@ impl Connection {
         Err(error)
     }
 
-    fn with(caller: Caller, directory: &Path) -> Self {
+    fn with(caller: RpcCaller, directory: &Path) -> Self {
         Self {
             caller,
             patience: PATIENCE,
@@ -200,7 +200,7 @@ impl Connection {
 }
 
 /// The words in which a Master that stands by refuses commands.
-async fn word_of(standby: &Caller) -> Option<Fault> {
+async fn word_of(standby: &RpcCaller) -> Option<Fault> {
     standby.ask(ask::Status, PATIENCE).await.err()
 }
 

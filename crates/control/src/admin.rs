@@ -130,9 +130,9 @@ conversation! {
         Mailbox {
             /// Local name.
             agent: String,
-        } -> Mailbox;
+        } -> MailboxReport;
         /// The kept events of persistent channels, on all nodes.
-        ChannelLogs -> ChannelLogs;
+        ChannelLogs -> ChannelLogsReport;
         /// A page of the kept messages that bear their authors' proofs, from each node.
         Evidence {
             /// The question.
@@ -282,8 +282,8 @@ conversation! {
     pub enum AdminAnswer ("answer") {
         Status(PlatformStatus);
         Difference(Difference);
-        Mailbox(Mailbox);
-        ChannelLogs(ChannelLogs);
+        Mailbox(MailboxReport);
+        ChannelLogs(ChannelLogsReport);
         Evidence(EvidencePages);
         Traffic(Traffic);
         Masters { masters: Vec<MasterStatus> };
@@ -345,7 +345,7 @@ pub struct SendMessage {
 
 /// The messages that wait for an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mailbox {
+pub struct MailboxReport {
     /// The waiting messages, in order on each node; only the first if there are many.
     pub letters: Vec<WaitingLetter>,
     /// The number of all waiting messages.
@@ -356,7 +356,7 @@ pub struct Mailbox {
 
 /// The kept events of persistent channels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChannelLogs {
+pub struct ChannelLogsReport {
     /// By channel and node.
     pub logs: Vec<KeptLog>,
     /// Nodes that did not answer. Their logs are unknown.

@@ -46,18 +46,18 @@ pub struct Enquiry {
     /// The term in which a Master asks, where there may be several.
     pub term: Option<Term>,
     content: String,
-    reply: Reply,
+    reply: EnquiryReply,
 }
 
 /// The right to answer an [`Enquiry`].
-pub struct Reply {
+pub struct EnquiryReply {
     outbox: Arc<Outbox>,
     message: Box<AclMessage>,
 }
 
-impl std::fmt::Debug for Reply {
+impl std::fmt::Debug for EnquiryReply {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reply").finish_non_exhaustive()
+        f.debug_struct("EnquiryReply").finish_non_exhaustive()
     }
 }
 
@@ -175,7 +175,7 @@ impl Correspondent {
             && message.performative == Performative::Request
             && let Some(content) = message.content_text()
         {
-            let reply = Reply {
+            let reply = EnquiryReply {
                 outbox: self.outbox.clone(),
                 message: Box::new(answer(&message, Performative::Inform)),
             };
@@ -252,7 +252,7 @@ fn answer_of(message: &AclMessage, notice: bool, asked: &str) -> Answered {
 impl Enquiry {
     /// Refuses the request at once. An asker without room for the answer does not learn of it.
     fn refuse(self, fault: &Fault) {
-        let Reply {
+        let EnquiryReply {
             outbox,
             mut message,
         } = self.reply;
@@ -265,13 +265,13 @@ impl Enquiry {
     ///
     /// # Errors
     /// [`FaultCode::BadRequest`], which the caller must send as the answer.
-    pub fn open<T: DeserializeOwned>(self) -> (String, Result<T, Fault>, Reply) {
+    pub fn open<T: DeserializeOwned>(self) -> (String, Result<T, Fault>, EnquiryReply) {
         let request = parse(&self.content);
         (self.from, request, self.reply)
     }
 }
 
-impl Reply {
+impl EnquiryReply {
     /// Sends the answer.
     pub async fn send(self, result: Result<impl Serialize, Fault>) {
         self.send_if(result, |_| Ok(())).await;

@@ -63,7 +63,7 @@ impl std::fmt::Display for Exit {
                 f.write_str("ended because its node has no more memory for programs")
             }
             Self::OutOfDisk { held: None, .. } => f.write_str(
-                "its folder cannot be measured: folders in it are closed to its owner, or more than 100 lie in each other",
+                "its folder cannot be measured: folders in it stay closed to its node, or more than 100 lie in each other",
             ),
             Self::OutOfDisk {
                 held: Some(held),

@@ -44,7 +44,7 @@ pub use sealbus_bus::{LogShares, text};
 
 use std::net::{IpAddr, SocketAddr};
 
-pub use sealbus_brokers::{BrokerPromise, Login};
+pub use sealbus_brokers::{BrokerDescription, Login};
 use sealbus_gateways::GatewayPolicy;
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::Policy;
@@ -372,26 +372,9 @@ pub enum TransportDescription {
     /// The mesh: process to process.
     #[default]
     Mesh,
-    /// RabbitMQ.
-    RabbitMq(BrokerDescription),
-}
-
-/// The access of a platform's agents to its broker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BrokerDescription {
-    /// The brokers of the cluster, as `HOST:PORT`.
-    pub addresses: Vec<String>,
-    /// The virtual host.
-    pub vhost: String,
-    /// The login shared by all agents, at the levels where they do not prove their identity.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub login: Option<Login>,
-    /// Seconds after which an untaken message is given up. Without this value, no message is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message_life: Option<u64>,
-    /// The broker's promise about messages and frames.
-    #[serde(default)]
-    pub promise: BrokerPromise,
+    /// A broker. Its kind is its own name.
+    #[serde(untagged)]
+    Broker(BrokerDescription),
 }
 
 /// The description that a node gives of itself.
@@ -409,4 +392,36 @@ pub struct NodeDescription {
     /// that need not be isolated.
     #[serde(default)]
     pub isolation: Option<Isolation>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_transport_travels_in_the_form_that_other_versions_know() {
+        let least = json!({
+            "kind": "rabbitmq", "addresses": ["a:1"], "vhost": "factory", "promise": "durable",
+        });
+        let most = json!({
+            "kind": "rabbitmq", "addresses": ["a:1"], "vhost": "factory", "promise": "transient",
+            "login": { "user": "agents", "password": "secret" }, "message_life": 60,
+        });
+        for form in [json!({ "kind": "mesh" }), least.clone(), most] {
+            let transport: TransportDescription = serde_json::from_value(form.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&transport).unwrap(), form);
+            let is_mesh = matches!(transport, TransportDescription::Mesh);
+            assert_eq!(is_mesh, form["kind"] == "mesh");
+        }
+        let TransportDescription::Broker(broker) = serde_json::from_value(least).unwrap() else {
+            panic!("a broker is described");
+        };
+        assert_eq!(broker.kind, "rabbitmq");
+        assert_eq!(broker.own.get("vhost"), Some(&json!("factory")));
+        assert_eq!(broker.own.len(), 1);
+        let without_addresses = json!({ "kind": "rabbitmq", "vhost": "factory" });
+        assert!(serde_json::from_value::<TransportDescription>(without_addresses).is_err());
+    }
 }

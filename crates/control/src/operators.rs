@@ -15,7 +15,7 @@ use sealbus_seal::token::Secret;
 
 use crate::ask::conversation;
 use crate::local::Stream;
-use crate::rpc::{self, Caller, LONGEST_FRAME};
+use crate::rpc::{self, LONGEST_FRAME, RpcCaller};
 use crate::{Fault, FaultCode};
 
 /// File name of the socket in the Master's state folder.
@@ -106,7 +106,7 @@ impl OperatorKey {
 ///
 /// # Errors
 /// [`FaultCode::Unavailable`] if no Master runs there, [`FaultCode::NotPermitted`] if it does not let this user in.
-pub async fn connect(directory: &Path) -> Result<Caller, Fault> {
+pub async fn connect(directory: &Path) -> Result<RpcCaller, Fault> {
     connect_at(directory, &socket_in(directory)).await
 }
 
@@ -114,11 +114,11 @@ pub async fn connect(directory: &Path) -> Result<Caller, Fault> {
 ///
 /// # Errors
 /// As [`connect`].
-pub async fn connect_to_standby(directory: &Path) -> Result<Caller, Fault> {
+pub async fn connect_to_standby(directory: &Path) -> Result<RpcCaller, Fault> {
     connect_at(directory, &standby_socket_in(directory)).await
 }
 
-async fn connect_at(directory: &Path, path: &Path) -> Result<Caller, Fault> {
+async fn connect_at(directory: &Path, path: &Path) -> Result<RpcCaller, Fault> {
     let stream = Stream::connect(path).await.map_err(|error| {
         Fault::new(
             FaultCode::Unavailable,

@@ -46,7 +46,7 @@ pub struct Cover {
     pub receipt: Option<Receipt>,
     /// For a notice of the platform, the letter that the notice is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub about: Option<About>,
+    pub about: Option<AboutLetter>,
 }
 
 impl Cover {
@@ -84,7 +84,7 @@ pub struct LetterMark {
 /// How a letter compares with another node's letters for the same receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum LetterStanding {
     /// That node has no letter that precedes it.
     Free,
     /// That node has an earlier letter of the same origin.
@@ -97,7 +97,7 @@ pub enum Standing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trail {
     /// The standing of each letter in the question, in the same order.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<LetterStanding>,
     /// The nodes that it carried letters to. They may still have some.
     pub nodes: Vec<String>,
     /// The number of letters that wait there.
@@ -121,7 +121,7 @@ pub enum Receipt {
 
 /// The letter that a notice is about, as known to the node that wrote the notice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct About {
+pub struct AboutLetter {
     /// The receiver of the letter.
     pub receiver: String,
     /// The letter's number in that node's mailbox.

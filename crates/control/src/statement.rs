@@ -14,7 +14,7 @@ use crate::{Blob, Fault, FaultCode, NodeDescription, Subject, UnixMillis};
 const GOOD_FOR: UnixMillis = 120_000;
 
 /// The statements that a node may make.
-pub trait Statement: Serialize + DeserializeOwned {
+pub trait NodeStatement: Serialize + DeserializeOwned {
     /// The beginning of the signed bytes, so that no statement passes for one of another kind.
     const CONTEXT: &'static [u8];
 
@@ -56,7 +56,7 @@ pub struct Alarm {
     pub at: UnixMillis,
 }
 
-impl Statement for Alarm {
+impl NodeStatement for Alarm {
     const CONTEXT: &'static [u8] = b"sealbus node alarm v1\0";
 
     fn at(&self) -> UnixMillis {
@@ -64,7 +64,7 @@ impl Statement for Alarm {
     }
 }
 
-impl Statement for Vouching {
+impl NodeStatement for Vouching {
     const CONTEXT: &'static [u8] = b"sealbus node vouching v1\0";
 
     fn at(&self) -> UnixMillis {
@@ -72,7 +72,7 @@ impl Statement for Vouching {
     }
 }
 
-impl Statement for Returning {
+impl NodeStatement for Returning {
     const CONTEXT: &'static [u8] = b"sealbus node returning v1\0";
 
     fn at(&self) -> UnixMillis {
@@ -80,7 +80,7 @@ impl Statement for Returning {
     }
 }
 
-/// A [`Statement`] with the node's signature.
+/// A [`NodeStatement`] with the node's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signed {
     /// The statement as JSON. These are the signed bytes.
@@ -120,7 +120,7 @@ impl Signed {
     ///
     /// # Errors
     /// If the key cannot sign.
-    pub fn sign<S: Statement>(statement: &S, node: &Credential) -> Result<Self, KeyError> {
+    pub fn sign<S: NodeStatement>(statement: &S, node: &Credential) -> Result<Self, KeyError> {
         let statement = serde_json::to_vec(statement).unwrap_or_default();
         let signature = node.key().sign(&[S::CONTEXT, &statement].concat())?;
         let mut chain = Vec::new();
@@ -136,7 +136,7 @@ impl Signed {
     ///
     /// # Errors
     /// [`StatementError`].
-    pub fn open<S: Statement>(
+    pub fn open<S: NodeStatement>(
         &self,
         trust: &Trust,
         now: UnixMillis,

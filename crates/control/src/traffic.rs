@@ -86,7 +86,7 @@ pub struct Watch {
 /// The body of a watched message: its `:content`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
-pub enum Body {
+pub enum WatchedBody {
     /// Here it is.
     Shown {
         /// Its beginning, at most [`LONGEST_BODY`] bytes. Bytes that are no UTF-8 are replaced by U+FFFD.
@@ -101,7 +101,7 @@ pub enum Body {
     Skipped,
 }
 
-impl Body {
+impl WatchedBody {
     /// The shown part of a content.
     pub fn of(content: &[u8]) -> Self {
         // A character that is cut in two is left out.
@@ -146,7 +146,7 @@ pub struct MessageHead {
     pub on_behalf_of: Vec<String>,
     /// The body, if the reader asked for bodies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub body: Option<Body>,
+    pub body: Option<WatchedBody>,
 }
 
 /// The counters of an agent, as its own process counts them.
@@ -306,14 +306,14 @@ mod tests {
     #[test]
     fn a_body_is_cut_between_characters() {
         let long = format!("{}ä and more", "x".repeat(LONGEST_BODY - 1));
-        let Body::Shown { text, left_out } = Body::of(long.as_bytes()) else {
+        let WatchedBody::Shown { text, left_out } = WatchedBody::of(long.as_bytes()) else {
             panic!("it is shown");
         };
         assert_eq!(text, "x".repeat(LONGEST_BODY - 1));
         assert_eq!(left_out, long.len() as u64 - text.len() as u64);
-        let bytes = Body::of(&[b'a', 0xff, b'b']);
+        let bytes = WatchedBody::of(&[b'a', 0xff, b'b']);
         let (text, left_out) = ("a\u{fffd}b".to_owned(), 0);
-        assert_eq!(bytes, Body::Shown { text, left_out });
+        assert_eq!(bytes, WatchedBody::Shown { text, left_out });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Workload tokens, as they travel from the CA to the agents for which they are made.
 
-use sealbus_seal::workload::PublishedKey;
+use sealbus_seal::workload::JsonWebKey;
 use serde::{Deserialize, Serialize};
 
 use crate::UnixMillis;
@@ -30,5 +30,5 @@ pub struct WorkloadIssuer {
     /// The URL by which tokens name it (`iss`).
     pub issuer: String,
     /// Its public keys, also those whose last token is still good.
-    pub keys: Vec<PublishedKey>,
+    pub keys: Vec<JsonWebKey>,
 }

@@ -11,7 +11,7 @@ mod word;
 
 pub use client::Enrolment;
 pub use client::EnrolmentError;
-pub use log_reader::{LogReader, ReadError};
+pub use log_reader::{LogReadError, LogReader};
 pub use log_server::{LogServer, MOST_LOGS, is_log_name};
 pub use tls::{WaitingStranger, accept, bind, connect, most_strangers};
 pub use word::{is_word, read_word, reply, say};

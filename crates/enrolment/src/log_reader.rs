@@ -27,7 +27,7 @@ pub struct LogReader {
 
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum LogReadError {
     /// The platform cannot be reached, or is not the one of this root.
     #[error("the platform cannot be reached: {0}")]
     Unreachable(String),
@@ -63,32 +63,33 @@ impl LogReader {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ReadError`].
-    pub async fn read(&mut self, file: LogFile) -> Result<Vec<u8>, ReadError> {
+    /// [`LogReadError`].
+    pub async fn read(&mut self, file: LogFile) -> Result<Vec<u8>, LogReadError> {
         let path = format!("/log/{}/{file}", self.log);
         match self.get(&path, LONGEST_BUNDLE).await? {
             (StatusCode::OK, body) => Ok(body.into()),
-            (StatusCode::NOT_FOUND, _) => Err(ReadError::Missing(file)),
-            (status, _) => Err(ReadError::Refused(status)),
+            (StatusCode::NOT_FOUND, _) => Err(LogReadError::Missing(file)),
+            (status, _) => Err(LogReadError::Refused(status)),
         }
     }
 
     /// The names of all logs, that of the CA that certifies now first.
     ///
     /// # Errors
-    /// [`ReadError`].
-    pub async fn names(&mut self) -> Result<Vec<String>, ReadError> {
+    /// [`LogReadError`].
+    pub async fn names(&mut self) -> Result<Vec<String>, LogReadError> {
         let (status, body) = self.get(LOGS, MOST_LOGS * (NAME_LENGTH + 1)).await?;
         if status != StatusCode::OK {
-            return Err(ReadError::Refused(status));
+            return Err(LogReadError::Refused(status));
         }
         let text = String::from_utf8_lossy(&body);
         let names = text.lines().filter(|name| is_log_name(name));
         Ok(names.map(str::to_owned).collect())
     }
 
-    async fn get(&self, path: &str, most: usize) -> Result<(StatusCode, Bytes), ReadError> {
-        let unreachable = |error: &dyn std::fmt::Display| ReadError::Unreachable(error.to_string());
+    async fn get(&self, path: &str, most: usize) -> Result<(StatusCode, Bytes), LogReadError> {
+        let unreachable =
+            |error: &dyn std::fmt::Display| LogReadError::Unreachable(error.to_string());
         let request = Request::get(format!("{}{path}", self.platform)).body(Bytes::new());
         let request = request.map_err(|error| unreachable(&error))?;
         let answer = self.http.fetch(request, most, PATIENCE).await;

@@ -38,10 +38,10 @@ pub enum Address {
 pub enum AddressError {
     /// It is not an address of HTTP or of another known transport.
     #[error(transparent)]
-    Http(#[from] http::AddressError),
+    Http(#[from] http::HttpAddressError),
     /// It begins like an address of IIOP, but is not one.
     #[error(transparent)]
-    Iiop(#[from] sealbus_giop::AddressError),
+    Iiop(#[from] sealbus_giop::ObjectAddressError),
 }
 
 impl Address {

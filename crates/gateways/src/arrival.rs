@@ -10,10 +10,10 @@ use sealbus_fipa::{AclMessage, Performative, bitefficient};
 use crate::config::milliseconds;
 use crate::counters::{Counts, Turned};
 use crate::inward::{self, TurnedAway};
-use crate::policy::Origin;
+use crate::policy::MessageOrigin;
 use crate::shared::Shared;
 use crate::transmission::{Encoding, Transmission};
-use crate::waiting::{Joined, NoRoom, WaitingMessage};
+use crate::waiting::{Joined, LineFull, WaitingMessage};
 
 /// How long a message holds up the messages behind it on its connection, before it waits in its receiver's own line.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ impl Shared {
         self: &Arc<Self>,
         transmission: Transmission,
         size: usize,
-        origin: &Origin,
+        origin: &MessageOrigin,
         is_answered: bool,
     ) -> Result<(), Box<TurnedAway>> {
         let encoding = Encoding {
@@ -140,7 +140,7 @@ impl Shared {
                 self.spawn(self.clone().hand_out(receiver.to_owned()));
                 Ok(())
             }
-            Err(NoRoom) => Err(NotHanded::NoRoom),
+            Err(LineFull) => Err(NotHanded::NoRoom),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use crate::address::Address;
-use crate::policy::Origin;
+use crate::policy::MessageOrigin;
 use crate::transmission::Encoding;
 
 /// Most entries; the oldest gives way.
@@ -63,7 +63,7 @@ const MOST_SEEN: usize = 8;
 /// The addresses at which an agent claims to be reached, and the origin of that claim.
 struct Claim {
     addresses: Vec<Address>,
-    origin: Origin,
+    origin: MessageOrigin,
 }
 
 /// The statements of agents from outside about themselves.
@@ -97,7 +97,7 @@ impl Book {
         agent: &str,
         addresses: &[String],
         encoding: Encoding,
-        origin: &Origin,
+        origin: &MessageOrigin,
         is_located: bool,
     ) {
         let usable = self.usable(addresses);
@@ -162,14 +162,14 @@ mod tests {
 
     #[test]
     fn nobody_redirects_what_is_for_another_agent() {
-        let origin = |address: &str| Origin {
+        let origin = |address: &str| MessageOrigin {
             address: address.parse().unwrap(),
             certificate: None,
         };
         let (own, other) = (origin("192.0.2.1"), origin("192.0.2.2"));
         let says = |address: &str| [address.to_owned()];
         let mut book = Book::default();
-        let mut note = |address: &str, origin: &Origin, is_located| {
+        let mut note = |address: &str, origin: &MessageOrigin, is_located| {
             book.note(
                 "seller@plat1",
                 &says(address),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{Address, AddressError};
 use crate::http::{self, HttpAddress};
-use crate::policy::{GatewayPolicy, GatewayRule, PolicyError};
+use crate::policy::{GatewayPolicy, GatewayPolicyError, GatewayRule};
 use crate::transmission::Encoding;
 
 /// The configuration of a gateway. Times are in milliseconds, sizes in bytes.
@@ -178,7 +178,7 @@ pub enum ConfigError {
     },
     /// A rule.
     #[error(transparent)]
-    Rule(#[from] PolicyError),
+    Rule(#[from] GatewayPolicyError),
     /// An address that means all interfaces.
     #[error("the gateway listens on {0}, which others cannot reach it by: name its host")]
     Host(SocketAddr),
@@ -305,7 +305,7 @@ impl GatewayConfig {
     }
 
     /// The address for others, of a gateway that listens on `bound`.
-    pub(crate) fn address(&self, bound: SocketAddr) -> Result<HttpAddress, http::AddressError> {
+    pub(crate) fn address(&self, bound: SocketAddr) -> Result<HttpAddress, http::HttpAddressError> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let port = self.port.unwrap_or(bound.port());
         let host = self.host.clone().unwrap_or_else(|| bound.ip().to_string());

@@ -19,7 +19,7 @@ pub(crate) enum Heard {
 }
 
 /// A conversation over one connection. The owner writes and reads its bytes.
-pub(crate) trait Conversation: Send {
+pub(crate) trait PeerConversation: Send {
     /// Appends a request to the bytes to be written.
     fn write(&mut self, request: &[u8], out: &mut Vec<u8>);
 

@@ -23,7 +23,7 @@ use crate::iiop;
 use crate::iiop::OwnObject;
 use crate::outside::Own;
 use crate::places::Places;
-use crate::policy::{GatewayPolicy, PolicyError};
+use crate::policy::{GatewayPolicy, GatewayPolicyError};
 use crate::shared::Shared;
 use crate::waiting::Lines;
 use sealbus_web::tls::{Tls, TlsSetupError};
@@ -36,7 +36,7 @@ const REMEMBERED: usize = 65_536;
 
 /// Why a gateway was not opened.
 #[derive(Debug, Error)]
-pub enum OpenError {
+pub enum OpenGatewayError {
     /// The gateway's configuration is faulty.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -55,7 +55,7 @@ pub enum OpenError {
     },
     /// The name others are to reach it by.
     #[error(transparent)]
-    Address(#[from] http::AddressError),
+    Address(#[from] http::HttpAddressError),
     /// The agent it was to be opened for has left.
     #[error("the agent {0} is not on the bus")]
     NoAgent(String),
@@ -72,13 +72,16 @@ impl Gateway {
     /// that agent's mailbox must hand failure notices for agents of other platforms to [`notice`](Self::notice).
     ///
     /// # Errors
-    /// [`OpenError`]; then nothing is open.
-    pub async fn open(config: GatewayConfig, outbox: Arc<Outbox>) -> Result<Self, OpenError> {
+    /// [`OpenGatewayError`]; then nothing is open.
+    pub async fn open(
+        config: GatewayConfig,
+        outbox: Arc<Outbox>,
+    ) -> Result<Self, OpenGatewayError> {
         config.check()?;
         let bus = outbox.bus().clone();
         let agent = bus
             .agent(outbox.name())
-            .ok_or_else(|| OpenError::NoAgent(outbox.name().to_string()))?;
+            .ok_or_else(|| OpenGatewayError::NoAgent(outbox.name().to_string()))?;
         let tls = Tls::new(
             config.tls.as_ref(),
             config.trust.as_deref(),
@@ -156,7 +159,7 @@ impl Gateway {
             Box::new(reader),
         );
         if !is_open {
-            return Err(OpenError::NoAgent(inner.outbox.name().to_string()));
+            return Err(OpenGatewayError::NoAgent(inner.outbox.name().to_string()));
         }
         Ok(Self { inner, tasks })
     }
@@ -175,7 +178,7 @@ impl Gateway {
     ///
     /// # Errors
     /// If a rule makes no sense. The former rules then stay in force.
-    pub fn set_policy(&self, policy: GatewayPolicy) -> Result<(), PolicyError> {
+    pub fn set_policy(&self, policy: GatewayPolicy) -> Result<(), GatewayPolicyError> {
         policy.check()?;
         *self.inner.policy.write() = Arc::new(policy);
         Ok(())
@@ -217,8 +220,8 @@ impl Gateway {
     }
 }
 
-async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), OpenError> {
-    let failed = |error| OpenError::Listen { address, error };
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), OpenGatewayError> {
+    let failed = |error| OpenGatewayError::Listen { address, error };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))

@@ -9,7 +9,7 @@ use sealbus_seal::PlatformName;
 
 use crate::book::MOST_ADDRESSES;
 use crate::counters::Turned;
-use crate::policy::{Admission, GatewayPolicy, Origin};
+use crate::policy::{Admission, GatewayPolicy, MessageOrigin};
 use crate::transmission::Transmission;
 
 /// A message that may be delivered.
@@ -50,7 +50,7 @@ impl TurnedAway {
 /// Judges a message that came from `origin`. `own` holds the gateway's addresses.
 pub(crate) fn judge(
     transmission: Transmission,
-    origin: &Origin,
+    origin: &MessageOrigin,
     platform: &PlatformName,
     own: &[String],
     policy: &GatewayPolicy,

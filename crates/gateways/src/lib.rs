@@ -35,5 +35,5 @@ mod waiting;
 pub use address::{Address, AddressError};
 pub use config::{ConfigError, GatewayConfig, GatewayLimits, IiopConfig, KnownPlatform};
 pub use counters::{GatewayCounters, Turned};
-pub use gateway::{Gateway, OpenError};
-pub use policy::{Admission, GatewayPolicy, GatewayRule, Origin, PolicyError};
+pub use gateway::{Gateway, OpenGatewayError};
+pub use policy::{Admission, GatewayPolicy, GatewayPolicyError, GatewayRule, MessageOrigin};

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
 use crate::address::Address;
-use crate::conversation::{Conversation, Heard};
+use crate::conversation::{Heard, PeerConversation};
 use crate::http::conversation::HttpConversation;
 use crate::iiop::IiopConversation;
 use crate::prompt::PromptStream;
@@ -441,7 +441,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
 }
 
 /// The conversation in the transport of an address.
-fn conversation(address: &Address) -> Box<dyn Conversation> {
+fn conversation(address: &Address) -> Box<dyn PeerConversation> {
     match address {
         Address::Http(address) => Box::new(HttpConversation::new(address.clone())),
         Address::Iiop(profile) => Box::new(IiopConversation::new(profile.clone())),

@@ -42,7 +42,7 @@ pub struct GatewayRule {
 
 /// A rule that cannot be meant.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PolicyError {
+pub enum GatewayPolicyError {
     /// No platform, or a name that is none.
     #[error("'{}' is not a platform name: write what follows the @ in its agents' names, or * for all", .0.escape_debug())]
     Platform(String),
@@ -62,7 +62,7 @@ pub enum PolicyError {
 
 /// The origin of a message, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct MessageOrigin {
     /// The network address of the connection.
     pub address: IpAddr,
     /// SHA-256 fingerprint of the certificate shown on it.
@@ -103,17 +103,17 @@ impl GatewayRule {
     /// Checks the rule.
     ///
     /// # Errors
-    /// [`PolicyError`]: the rule makes no sense.
-    pub fn check(&self) -> Result<(), PolicyError> {
+    /// [`GatewayPolicyError`]: the rule makes no sense.
+    pub fn check(&self) -> Result<(), GatewayPolicyError> {
         let is_name = |c: char| !c.is_control() && !c.is_whitespace() && c != '@';
         if self.platform.is_empty()
             || self.platform.len() > 255
             || !self.platform.chars().all(is_name)
         {
-            return Err(PolicyError::Platform(self.platform.clone()));
+            return Err(GatewayPolicyError::Platform(self.platform.clone()));
         }
         if self.to.is_empty() || self.to.iter().any(String::is_empty) {
-            return Err(PolicyError::Receivers(self.platform.clone()));
+            return Err(GatewayPolicyError::Receivers(self.platform.clone()));
         }
         for network in &self.from {
             network.parse::<Network>()?;
@@ -121,12 +121,12 @@ impl GatewayRule {
         if let Some(certificate) = &self.certificate
             && !(certificate.len() == 64 && certificate.bytes().all(|it| it.is_ascii_hexdigit()))
         {
-            return Err(PolicyError::Certificate(certificate.clone()));
+            return Err(GatewayPolicyError::Certificate(certificate.clone()));
         }
         Ok(())
     }
 
-    fn admits(&self, platform: &str, origin: &Origin) -> bool {
+    fn admits(&self, platform: &str, origin: &MessageOrigin) -> bool {
         let is_from = self.from.is_empty() || self.names(origin.address);
         let is_certified = match (&self.certificate, &origin.certificate) {
             (None, _) => true,
@@ -162,16 +162,21 @@ impl GatewayPolicy {
     /// Checks all rules.
     ///
     /// # Errors
-    /// [`PolicyError`]: a rule makes no sense.
-    pub fn check(&self) -> Result<(), PolicyError> {
+    /// [`GatewayPolicyError`]: a rule makes no sense.
+    pub fn check(&self) -> Result<(), GatewayPolicyError> {
         if self.rules.len() > MOST_RULES {
-            return Err(PolicyError::TooMany);
+            return Err(GatewayPolicyError::TooMany);
         }
         self.rules.iter().try_for_each(GatewayRule::check)
     }
 
     /// Whether `platform`, writing from `origin`, may write to the agent with the local name `receiver`.
-    pub fn admit(&self, platform: &str, origin: &Origin, receiver: &str) -> Option<Admission> {
+    pub fn admit(
+        &self,
+        platform: &str,
+        origin: &MessageOrigin,
+        receiver: &str,
+    ) -> Option<Admission> {
         if CLOSED.contains(&receiver) {
             return None;
         }
@@ -218,8 +223,8 @@ mod tests {
         }
     }
 
-    fn origin(address: &str) -> Origin {
-        Origin {
+    fn origin(address: &str) -> MessageOrigin {
+        MessageOrigin {
             address: address.parse().unwrap(),
             certificate: None,
         }
@@ -263,7 +268,7 @@ mod tests {
         assert_eq!(admits(&policy, "fd00::2"), None);
         policy.rules[0].certificate = Some("AB".repeat(32));
         assert_eq!(admits(&policy, "fd00::1"), None);
-        let certified = Origin {
+        let certified = MessageOrigin {
             certificate: Some("ab".repeat(32)),
             ..origin("fd00::1")
         };
@@ -276,17 +281,20 @@ mod tests {
         assert!(rule("192.168.1.5:1099/JADE", "*").check().is_ok());
         assert!(matches!(
             rule("a@b", "*").check(),
-            Err(PolicyError::Platform(_))
+            Err(GatewayPolicyError::Platform(_))
         ));
         assert!(matches!(
             rule("a", "").check(),
-            Err(PolicyError::Receivers(_))
+            Err(GatewayPolicyError::Receivers(_))
         ));
         let mut wrong = rule("a", "*");
         wrong.from = vec!["10.0.0.0/33".to_owned()];
-        assert!(matches!(wrong.check(), Err(PolicyError::Network(_))));
+        assert!(matches!(wrong.check(), Err(GatewayPolicyError::Network(_))));
         wrong.from.clear();
         wrong.certificate = Some("xyz".to_owned());
-        assert!(matches!(wrong.check(), Err(PolicyError::Certificate(_))));
+        assert!(matches!(
+            wrong.check(),
+            Err(GatewayPolicyError::Certificate(_))
+        ));
     }
 }

@@ -42,7 +42,7 @@ pub(crate) enum Joined {
 
 /// There is no room in the line, or in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRoom;
+pub(crate) struct LineFull;
 
 impl<T> Lines<T> {
     /// Lines for at most this many bytes together.
@@ -63,10 +63,10 @@ impl<T> Lines<T> {
         self.lines.contains_key(mailbox)
     }
 
-    pub(crate) fn join(&mut self, mailbox: &str, size: usize, item: T) -> Result<Joined, NoRoom> {
+    pub(crate) fn join(&mut self, mailbox: &str, size: usize, item: T) -> Result<Joined, LineFull> {
         let here = self.lines.get(mailbox).map_or(0, |line| line.bytes);
         if self.bytes + size > self.most || here > 0 && here + size > self.most / SHARE {
-            return Err(NoRoom);
+            return Err(LineFull);
         }
         self.bytes += size;
         if let Some(line) = self.lines.get_mut(mailbox) {
@@ -125,13 +125,13 @@ mod tests {
     fn one_line_does_not_take_the_room_of_all() {
         let mut lines = Lines::new(100);
         assert_eq!(lines.join("large", 60, ()), Ok(Joined::First));
-        assert_eq!(lines.join("large", 1, ()), Err(NoRoom));
+        assert_eq!(lines.join("large", 1, ()), Err(LineFull));
         assert_eq!(lines.join("a", 20, ()), Ok(Joined::First));
-        assert_eq!(lines.join("a", 6, ()), Err(NoRoom));
+        assert_eq!(lines.join("a", 6, ()), Err(LineFull));
         assert_eq!(lines.join("a", 5, ()), Ok(Joined::Behind));
-        assert_eq!(lines.join("b", 16, ()), Err(NoRoom));
+        assert_eq!(lines.join("b", 16, ()), Err(LineFull));
         lines.next("large");
-        assert_eq!(lines.join("b", 16, ()), Err(NoRoom));
+        assert_eq!(lines.join("b", 16, ()), Err(LineFull));
         lines.next("large");
         assert_eq!(lines.join("b", 16, ()), Ok(Joined::First));
     }
@@ -152,7 +152,7 @@ mod tests {
                             prop_assert_eq!(joined == Joined::Behind, was_open);
                             expected[mailbox].push_back(number);
                         }
-                        Err(NoRoom) => prop_assert!(lines.bytes + size > lines.most / SHARE),
+                        Err(LineFull) => prop_assert!(lines.bytes + size > lines.most / SHARE),
                     }
                 } else {
                     prop_assert_eq!(lines.next(name), expected[mailbox].pop_front());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::address_error::AddressError;
+use crate::address_error::ObjectAddressError;
 use crate::header::Version;
 use crate::ior::{IiopProfile, Ior};
 
@@ -47,8 +47,8 @@ impl ObjectAddress {
         text
     }
 
-    fn of_corbaloc(text: &str, rest: &str) -> Result<Vec<IiopProfile>, AddressError> {
-        let wrong = |problem| AddressError::new(text, problem);
+    fn of_corbaloc(text: &str, rest: &str) -> Result<Vec<IiopProfile>, ObjectAddressError> {
+        let wrong = |problem| ObjectAddressError::new(text, problem);
         let (addresses, key) = rest.split_once('/').unwrap_or((rest, ""));
         let key = unescaped(key).ok_or_else(|| wrong("its key has a % without two digits"))?;
         let endpoints = addresses.split(',').map(|address| {
@@ -124,10 +124,10 @@ fn is_host(host: &str) -> bool {
 }
 
 impl FromStr for ObjectAddress {
-    type Err = AddressError;
+    type Err = ObjectAddressError;
 
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        let wrong = |problem| AddressError::new(text, problem);
+    fn from_str(text: &str) -> Result<Self, ObjectAddressError> {
+        let wrong = |problem| ObjectAddressError::new(text, problem);
         let is = |scheme: &str| {
             let beginning = text.get(..scheme.len());
             beginning.is_some_and(|it| it.eq_ignore_ascii_case(scheme))

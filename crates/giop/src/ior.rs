@@ -4,7 +4,7 @@ use std::fmt;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
-use crate::address_error::AddressError;
+use crate::address_error::ObjectAddressError;
 use crate::cdr::{ByteOrder, Decoder, Encoder, MarshalError, MarshalProblem};
 use crate::codeset::CodeSetComponent;
 use crate::context::TaggedData;
@@ -88,12 +88,12 @@ impl Ior {
     /// Reads a reference as text. Also returns the order in which it was written.
     ///
     /// # Errors
-    /// [`AddressError`].
-    pub fn from_text(text: &str) -> Result<(Self, ByteOrder), AddressError> {
+    /// [`ObjectAddressError`].
+    pub fn from_text(text: &str) -> Result<(Self, ByteOrder), ObjectAddressError> {
         if text.len() > LONGEST {
-            return Err(AddressError::new(text, "it is too long"));
+            return Err(ObjectAddressError::new(text, "it is too long"));
         }
-        let wrong = || AddressError::new(text, "it is not IOR: and hexadecimal digits");
+        let wrong = || ObjectAddressError::new(text, "it is not IOR: and hexadecimal digits");
         let digits = match text.split_at_checked(4) {
             Some((scheme, digits)) if scheme.eq_ignore_ascii_case("IOR:") => digits,
             _ => return Err(wrong()),
@@ -102,7 +102,7 @@ impl Ior {
         let bytes = bytes.map_err(|_| wrong())?;
         let read = Decoder::encapsulated(&bytes)
             .and_then(|mut decoder| Ok((Self::decode(&mut decoder)?, decoder.order())));
-        read.map_err(|_| AddressError::new(text, "its bytes are no reference to an object"))
+        read.map_err(|_| ObjectAddressError::new(text, "its bytes are no reference to an object"))
     }
 }
 

@@ -22,7 +22,7 @@ mod reply;
 mod request;
 
 pub use address::ObjectAddress;
-pub use address_error::AddressError;
+pub use address_error::ObjectAddressError;
 pub use any::{Any, TypedValue};
 pub use assemble::{AssembleError, Assembler, AssemblyLimits, Whole};
 pub use codeset::{CodeSet, CodeSetComponent, CodeSets, TextError};

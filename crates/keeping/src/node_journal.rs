@@ -5,18 +5,18 @@ use std::path::Path;
 use sealbus_journal::{Journal, JournalConfig, JournalError};
 use sealbus_seal::PlatformName;
 
-use crate::channel_log::ChannelLogs;
+use crate::channel_log::KeptChannelLogs;
 use crate::longest;
-use crate::post::Post;
+use crate::post::KeptLetters;
 
 /// The records of a node.
 pub struct NodeJournal {
     /// The journal itself.
     pub journal: Journal,
     /// Messages for absent agents.
-    pub post: Post,
+    pub post: KeptLetters,
     /// Logs of channels.
-    pub logs: ChannelLogs,
+    pub logs: KeptChannelLogs,
 }
 
 impl NodeJournal {
@@ -42,8 +42,9 @@ impl NodeJournal {
             tracing::error!(%damage, "the journal is damaged");
         }
         let longest = longest(max_message);
-        let logs = ChannelLogs::open(journal.clone(), &report, node, platform.clone(), longest)?;
-        let post = Post::open(journal.clone(), node, platform.as_str(), max_message)?;
+        let logs =
+            KeptChannelLogs::open(journal.clone(), &report, node, platform.clone(), longest)?;
+        let post = KeptLetters::open(journal.clone(), node, platform.as_str(), max_message)?;
         Ok(Self {
             journal,
             post,

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use super::plan::{NotSealed, Order, Plan, Step};
+use super::plan::{IsolationStep, NotIsolated, Order, Plan};
 
 /// The hidden command of the program that is the launcher.
 pub const SUBCOMMAND: &str = "launch";
@@ -50,8 +50,8 @@ impl Launching {
     /// dropped before, because it holds the other end.
     ///
     /// # Errors
-    /// [`NotSealed`]: the program does not run.
-    pub fn wait(mut self) -> Result<(), NotSealed> {
+    /// [`NotIsolated`]: the program does not run.
+    pub fn wait(mut self) -> Result<(), NotIsolated> {
         let mut said = Vec::new();
         let heard = self
             .socket
@@ -59,8 +59,8 @@ impl Launching {
             .and_then(|()| self.socket.shutdown(Shutdown::Write))
             .and_then(|()| self.socket.read_to_end(&mut said));
         if let Err(error) = heard {
-            return Err(NotSealed::because(
-                Step::Session,
+            return Err(NotIsolated::because(
+                IsolationStep::Session,
                 &error,
                 "the launcher does not listen",
             ));
@@ -70,8 +70,8 @@ impl Launching {
         }
         let problem = said.strip_prefix(SEALED).unwrap_or(&said);
         Err(
-            serde_json::from_slice(problem).unwrap_or_else(|_| NotSealed {
-                step: Step::Session,
+            serde_json::from_slice(problem).unwrap_or_else(|_| NotIsolated {
+                step: IsolationStep::Session,
                 cause: "its launcher ended without a word".to_owned(),
                 errno: None,
             }),
@@ -79,8 +79,8 @@ impl Launching {
     }
 }
 
-impl NotSealed {
-    pub(crate) fn because(step: Step, error: &io::Error, what: &str) -> Self {
+impl NotIsolated {
+    pub(crate) fn because(step: IsolationStep, error: &io::Error, what: &str) -> Self {
         let cause = match what {
             "" => error.to_string(),
             what => format!("{what}: {error}"),
@@ -129,32 +129,33 @@ fn take_standard_input() -> io::Result<UnixStream> {
 }
 
 /// Becomes the program. Returns only if that fails.
-fn start(plan: &Plan, node: &mut UnixStream) -> Result<(), NotSealed> {
+fn start(plan: &Plan, node: &mut UnixStream) -> Result<(), NotIsolated> {
     seal(plan, node)?;
-    node.write_all(SEALED)
-        .map_err(|error| NotSealed::because(Step::Execute, &error, "the node is gone"))?;
+    node.write_all(SEALED).map_err(|error| {
+        NotIsolated::because(IsolationStep::Execute, &error, "the node is gone")
+    })?;
     let error = Command::new(&plan.program)
         .args(&plan.arguments)
         .env_clear()
         .envs(&plan.environment)
         .current_dir(&plan.directory)
         .exec();
-    Err(NotSealed::because(
-        Step::Execute,
+    Err(NotIsolated::because(
+        IsolationStep::Execute,
         &error,
         &plan.program.display().to_string(),
     ))
 }
 
 #[cfg(target_os = "linux")]
-fn seal(plan: &Plan, node: &UnixStream) -> Result<(), NotSealed> {
+fn seal(plan: &Plan, node: &UnixStream) -> Result<(), NotIsolated> {
     super::seal::seal(plan, node.as_fd())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn seal(plan: &Plan, _: &UnixStream) -> Result<(), NotSealed> {
+fn seal(plan: &Plan, _: &UnixStream) -> Result<(), NotIsolated> {
     let error = io::Error::from(io::ErrorKind::Unsupported);
-    Err(NotSealed::because(
+    Err(NotIsolated::because(
         plan.steps()[0],
         &error,
         "only Linux seals programs",
@@ -162,13 +163,13 @@ fn seal(plan: &Plan, _: &UnixStream) -> Result<(), NotSealed> {
 }
 
 #[cfg(target_os = "linux")]
-fn end(uid: u32, node: &mut UnixStream) -> Result<(), NotSealed> {
+fn end(uid: u32, node: &mut UnixStream) -> Result<(), NotIsolated> {
     super::slot::end(uid)?;
     let _ = node.write_all(SEALED);
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn end(_: u32, _: &mut UnixStream) -> Result<(), NotSealed> {
+fn end(_: u32, _: &mut UnixStream) -> Result<(), NotIsolated> {
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! A node does not start a program itself. It starts the launcher, a fresh process with one thread, and writes it a
 //! [`Plan`]. The launcher seals *itself* step by step, and then becomes the program (`exec`). If a step fails, the
-//! program never runs, and the launcher reports the step and its error ([`NotSealed`]).
+//! program never runs, and the launcher reports the step and its error ([`NotIsolated`]).
 
 mod command;
 #[cfg(target_os = "linux")]
@@ -19,5 +19,5 @@ mod view;
 
 pub use command::{Launching, SUBCOMMAND, launch, run};
 pub use paths::public_settings;
-pub use plan::{NotSealed, Order, Plan, Step};
+pub use plan::{IsolationStep, NotIsolated, Order, Plan};
 pub use probe::{Probed, probe};

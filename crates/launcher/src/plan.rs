@@ -57,7 +57,7 @@ pub struct Plan {
 /// A step of sealing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Step {
+pub enum IsolationStep {
     /// Entering its own control group, which bounds it, and which it cannot leave.
     ControlGroup,
     /// Leading a session of its own, so that it shares no terminal and no process group.
@@ -92,7 +92,7 @@ pub enum Step {
     Execute,
 }
 
-impl Step {
+impl IsolationStep {
     fn purpose(self) -> &'static str {
         match self {
             Self::ControlGroup => "enter its control group",
@@ -115,7 +115,7 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for IsolationStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.purpose())
     }
@@ -124,9 +124,9 @@ impl fmt::Display for Step {
 /// A program was not started, because it could not be sealed as its plan says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("it cannot {step}: {cause}")]
-pub struct NotSealed {
+pub struct NotIsolated {
     /// The step that failed.
-    pub step: Step,
+    pub step: IsolationStep,
     /// The system's error, and its subject.
     pub cause: String,
     /// The system's number of the error, if the system refused.
@@ -135,8 +135,8 @@ pub struct NotSealed {
 
 impl Plan {
     /// The steps, in their order.
-    pub fn steps(&self) -> Vec<Step> {
-        use Step::*;
+    pub fn steps(&self) -> Vec<IsolationStep> {
+        use IsolationStep::*;
         // Without isolation, a control group still keeps the manifest's limits.
         let sealed = self.mode != Isolation::None;
         let own_view = self.mode >= Isolation::Namespace;
@@ -165,8 +165,8 @@ impl Plan {
     /// Takes the steps in their order. The first that fails is the last.
     pub(crate) fn take<E>(
         &self,
-        mut perform: impl FnMut(Step) -> Result<(), E>,
-    ) -> Result<(), (Step, E)> {
+        mut perform: impl FnMut(IsolationStep) -> Result<(), E>,
+    ) -> Result<(), (IsolationStep, E)> {
         for step in self.steps() {
             perform(step).map_err(|error| (step, error))?;
         }
@@ -224,12 +224,18 @@ mod tests {
         for mode in [Isolation::Landlock, Isolation::Namespace, Isolation::Uid] {
             let steps = plan(mode).steps();
             let place = |step| steps.iter().position(|found| *found == step);
-            assert_eq!(steps.first(), Some(&Step::ControlGroup));
-            assert_eq!(steps.last(), Some(&Step::Filter));
-            assert!(place(Step::Privileges) < place(Step::Landlock));
-            assert!(place(Step::Paths) < place(Step::View) || place(Step::View).is_none());
-            assert!(place(Step::Bounds) < place(Step::User) || place(Step::User).is_none());
-            assert_eq!(place(Step::User).is_some(), mode == Isolation::Uid);
+            assert_eq!(steps.first(), Some(&IsolationStep::ControlGroup));
+            assert_eq!(steps.last(), Some(&IsolationStep::Filter));
+            assert!(place(IsolationStep::Privileges) < place(IsolationStep::Landlock));
+            assert!(
+                place(IsolationStep::Paths) < place(IsolationStep::View)
+                    || place(IsolationStep::View).is_none()
+            );
+            assert!(
+                place(IsolationStep::Bounds) < place(IsolationStep::User)
+                    || place(IsolationStep::User).is_none()
+            );
+            assert_eq!(place(IsolationStep::User).is_some(), mode == Isolation::Uid);
         }
     }
 }

@@ -8,10 +8,10 @@ use std::process::Stdio;
 use sealbus_manifest::isolation::{Confinement, Isolation};
 
 use super::command::launch;
-use super::plan::{NotSealed, Order, Plan, Step};
+use super::plan::{IsolationStep, NotIsolated, Order, Plan};
 
 /// A mode and whether it works here.
-pub type Probed = (Isolation, Result<(), NotSealed>);
+pub type Probed = (Isolation, Result<(), NotIsolated>);
 
 /// Tries every mode but [`Isolation::None`], from the strongest on. `program` is the `sealbus` command, which is also
 /// the program that is sealed. `slot` is a user that no other program has; only root can give one. `work` is a folder
@@ -30,15 +30,15 @@ fn seal_one(
     mode: Isolation,
     slot: Option<u32>,
     work: &Path,
-) -> Result<(), NotSealed> {
+) -> Result<(), NotIsolated> {
     if mode == Isolation::Uid && slot.is_none() {
-        return Err(NotSealed {
-            step: Step::User,
+        return Err(NotIsolated {
+            step: IsolationStep::User,
             cause: "only a node that root starts can give users".to_owned(),
             errno: None,
         });
     }
-    let failed = |error| NotSealed::because(Step::Execute, &error, "");
+    let failed = |error| NotIsolated::because(IsolationStep::Execute, &error, "");
     let work = work.join(mode.as_str());
     fs::create_dir_all(&work).map_err(failed)?;
     let owner = slot.filter(|_| mode == Isolation::Uid);
@@ -73,8 +73,8 @@ fn seal_one(
         "{} does not run when it is sealed: {ended}",
         program.display()
     );
-    Err(NotSealed {
-        step: Step::Execute,
+    Err(NotIsolated {
+        step: IsolationStep::Execute,
         cause,
         errno: None,
     })

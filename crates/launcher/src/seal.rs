@@ -21,7 +21,7 @@ use sealbus_manifest::isolation::Isolation;
 
 use super::filter;
 use super::paths::{Paths, Right, SHARED_MEMORY};
-use super::plan::{NotSealed, Plan, Step};
+use super::plan::{IsolationStep, NotIsolated, Plan};
 use super::slot;
 use super::view::{Mount, changes};
 
@@ -37,7 +37,11 @@ const PROCESSES: u64 = 1024;
 const OUT_OF_MEMORY: &str = "500";
 /// An empty folder needs little memory.
 const EMPTY: &CStr = c"mode=711,size=1m";
-const OWN_SHARED_MEMORY: &CStr = c"mode=1777,size=256m";
+/// A file takes memory of the kernel even if it is empty, so there is one for each page at most.
+const OWN_SHARED_MEMORY: &CStr = c"mode=1777,size=256m,nr_inodes=65536";
+
+/// Folders in which programs of all kinds keep their sockets. A program could have those of its node's user act for it.
+const MEETING_PLACES: [&str; 3] = ["/tmp", "/var/tmp", "/run/user"];
 
 /// An error and its subject.
 type Cause = (io::Error, String);
@@ -45,18 +49,18 @@ type Cause = (io::Error, String);
 /// Seals this process, which must have one thread. `node` stays open until the program is executed.
 ///
 /// # Errors
-/// [`NotSealed`] with the step that failed. The process must not go on then.
-pub(crate) fn seal(plan: &Plan, node: BorrowedFd<'_>) -> Result<(), NotSealed> {
-    let mut sealing = Sealing {
+/// [`NotIsolated`] with the step that failed. The process must not go on then.
+pub(crate) fn seal(plan: &Plan, node: BorrowedFd<'_>) -> Result<(), NotIsolated> {
+    let mut sealing = IsolationSteps {
         plan,
         node,
         paths: Paths::default(),
     };
     plan.take(|step| sealing.perform(step))
-        .map_err(|(step, (error, what))| NotSealed::because(step, &error, &what))
+        .map_err(|(step, (error, what))| NotIsolated::because(step, &error, &what))
 }
 
-struct Sealing<'p> {
+struct IsolationSteps<'p> {
     plan: &'p Plan,
     node: BorrowedFd<'p>,
     paths: Paths,
@@ -83,28 +87,30 @@ fn about(path: &Path) -> impl FnOnce(io::Error) -> Cause {
     move |error| (error, what)
 }
 
-impl Sealing<'_> {
-    fn perform(&mut self, step: Step) -> Result<(), Cause> {
+impl IsolationSteps<'_> {
+    fn perform(&mut self, step: IsolationStep) -> Result<(), Cause> {
         match step {
-            Step::ControlGroup => enter(self.plan.control_group.as_deref()),
-            Step::Session => lead().map_err(plainly),
-            Step::Descriptors => self.close_descriptors().map_err(plainly),
-            Step::Limits => self.limit().map_err(plainly),
-            Step::Namespaces => self.unshare(),
-            Step::Paths => {
+            IsolationStep::ControlGroup => enter(self.plan.control_group.as_deref()),
+            IsolationStep::Session => lead().map_err(plainly),
+            IsolationStep::Descriptors => self.close_descriptors().map_err(plainly),
+            IsolationStep::Limits => self.limit().map_err(plainly),
+            IsolationStep::Namespaces => self.unshare(),
+            IsolationStep::Paths => {
                 self.paths = Paths::of(self.plan).map_err(|(path, error)| about(&path)(error))?;
                 Ok(())
             }
-            Step::View => self.change_view(),
-            Step::Bounds => give_up_bounds().map_err(plainly),
-            Step::User => self.become_own_user().map_err(plainly),
-            Step::Sweep => slot::end_own().map_err(plainly),
-            Step::Capabilities => give_up_capabilities().map_err(plainly),
-            Step::Privileges => rustix::thread::set_no_new_privs(true).map_err(plainly),
-            Step::Reach => self.check_reach(),
-            Step::Landlock => self.limit_files(),
-            Step::Filter => filter::apply(self.plan).map_err(|error| (error, String::new())),
-            Step::Execute => Ok(()),
+            IsolationStep::View => self.change_view(),
+            IsolationStep::Bounds => give_up_bounds().map_err(plainly),
+            IsolationStep::User => self.become_own_user().map_err(plainly),
+            IsolationStep::Sweep => slot::end_own().map_err(plainly),
+            IsolationStep::Capabilities => give_up_capabilities().map_err(plainly),
+            IsolationStep::Privileges => rustix::thread::set_no_new_privs(true).map_err(plainly),
+            IsolationStep::Reach => self.check_reach(),
+            IsolationStep::Landlock => self.limit_files(),
+            IsolationStep::Filter => {
+                filter::apply(self.plan).map_err(|error| (error, String::new()))
+            }
+            IsolationStep::Execute => Ok(()),
         }
     }
 
@@ -169,12 +175,9 @@ impl Sealing<'_> {
     }
 
     fn change_view(&self) -> Result<(), Cause> {
-        let hidden = self
-            .plan
-            .hidden
-            .iter()
-            .filter_map(|path| path.canonicalize().ok());
-        let hidden: Vec<PathBuf> = hidden.collect();
+        let hidden = self.plan.hidden.iter().map(PathBuf::as_path);
+        let hidden = hidden.chain(MEETING_PLACES.map(Path::new));
+        let hidden: Vec<PathBuf> = hidden.filter_map(|path| path.canonicalize().ok()).collect();
         let changes = changes(&self.paths, &hidden, self.plan.mode == Isolation::Uid);
         let kept: Vec<Option<OwnedFd>> = changes.iter().map(open_kept).collect::<Result<_, _>>()?;
         for (change, kept) in changes.iter().zip(&kept) {

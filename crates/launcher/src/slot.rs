@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::thread::Uid;
 
-use super::plan::{NotSealed, Step};
+use super::plan::{IsolationStep, NotIsolated};
 
 /// Users that no person and no service has.
 const LEAST: u32 = 1000;
@@ -17,8 +17,8 @@ const LEAST: u32 = 1000;
 ///
 /// # Errors
 /// The user cannot be taken on.
-pub(crate) fn end(uid: u32) -> Result<(), NotSealed> {
-    let failed = |error: io::Error| NotSealed::because(Step::User, &error, "");
+pub(crate) fn end(uid: u32) -> Result<(), NotIsolated> {
+    let failed = |error: io::Error| NotIsolated::because(IsolationStep::User, &error, "");
     if uid < LEAST {
         return Err(failed(io::ErrorKind::InvalidInput.into()));
     }

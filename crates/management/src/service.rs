@@ -123,14 +123,14 @@ impl Inbox for Mailbox {
 
 type Work<D> = Box<dyn FnOnce(&mut D) -> Result<Outcome<<D as Directory>::Undo>, Exception> + Send>;
 
-struct Change<D: Directory> {
+struct QueuedChange<D: Directory> {
     work: Work<D>,
     answer: oneshot::Sender<Result<(), ChangeError>>,
 }
 
 /// A handle to a running directory. Clones reach the same directory.
 pub struct DirectoryService<D: Directory> {
-    changes: mpsc::Sender<Change<D>>,
+    changes: mpsc::Sender<QueuedChange<D>>,
     ending: watch::Sender<bool>,
 }
 
@@ -199,7 +199,7 @@ impl<D: Directory> DirectoryService<D> {
         work: impl FnOnce(&mut D) -> Result<Outcome<D::Undo>, Exception> + Send + 'static,
     ) -> impl Future<Output = Result<(), ChangeError>> + Send + 'static {
         let (answer, answered) = oneshot::channel();
-        let change = Change {
+        let change = QueuedChange {
             work: Box::new(work),
             answer,
         };
@@ -233,7 +233,7 @@ struct Shell<D: Directory> {
 }
 
 impl<D: Directory> Shell<D> {
-    async fn run(mut self, mut inbox: impl Inbox, mut changes: mpsc::Receiver<Change<D>>) {
+    async fn run(mut self, mut inbox: impl Inbox, mut changes: mpsc::Receiver<QueuedChange<D>>) {
         let mut received = Vec::new();
         let mut waiting = Vec::new();
         let mut pause = Duration::ZERO;
@@ -261,12 +261,12 @@ impl<D: Directory> Shell<D> {
     async fn round(
         &mut self,
         received: &mut Vec<ReceivedMessage>,
-        waiting: &mut Vec<Change<D>>,
+        waiting: &mut Vec<QueuedChange<D>>,
     ) -> Duration {
         let now = SystemTime::now();
         let mut outcome = self.directory.tick(now);
         let mut answers = Vec::new();
-        for Change { work, answer } in waiting.drain(..) {
+        for QueuedChange { work, answer } in waiting.drain(..) {
             match work(&mut self.directory) {
                 Ok(more) => {
                     outcome.append(more);

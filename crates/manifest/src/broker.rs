@@ -1,217 +1,176 @@
-//! `[rabbitmq]`: the broker that carries a platform's messages.
+//! `transport` of `[platform]`, and the section of the broker that it names. The module of the broker's kind reads the
+//! section.
 
-use std::ops::Range;
+use std::collections::BTreeMap;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use sealbus_brokers::{BROKER_KINDS, BrokerSection, NamedBroker, broker_kind};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serializer};
+use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::read::Reader;
 
-pub(super) const KEYS: &[&str] = &[
-    "managed",
-    "addresses",
-    "management",
-    "operator",
-    "password-file",
-    LIFE,
-    PROMISE,
-];
-/// The keys that a managed broker may have besides.
-const LIFE: &str = "message-life";
-const PROMISE: &str = "promise";
+/// The transport without a broker.
+const MESH: &str = "mesh";
 
-/// `[rabbitmq]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RabbitEntry {
-    /// The broker that the platform uses.
-    #[serde(flatten)]
-    pub broker: BrokerEntry,
-    /// Seconds after which an untaken message becomes a dead letter. Without this value, no message does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message_life: Option<u64>,
-    /// The broker's promise about messages between processes.
-    #[serde(default)]
-    pub promise: PromiseEntry,
+/// The broker that a manifest names.
+#[derive(Clone, Debug)]
+pub struct BrokerEntry(Arc<dyn NamedBroker>);
+
+impl Deref for BrokerEntry {
+    type Target = dyn NamedBroker;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref()
+    }
 }
 
-/// The promise of a platform's broker about the messages that it has confirmed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PromiseEntry {
-    /// They are on the disks of most of the brokers.
-    #[default]
-    Durable,
-    /// They are in the memory of a broker, and are lost if it ends.
-    Transient,
+impl PartialEq for BrokerEntry {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind().name() == other.kind().name() && self.to_json() == other.to_json()
+    }
 }
 
-/// The RabbitMQ that a platform uses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "broker", rename_all = "kebab-case")]
-pub enum BrokerEntry {
-    /// `managed = true`: a private broker, which is started and ended with the platform.
-    Managed,
-    /// An existing broker.
-    Existing {
-        /// The brokers of the cluster, as `HOST:PORT`.
-        addresses: Vec<String>,
-        /// The management interfaces (HTTPS) of the brokers, as `HOST:PORT`.
-        management: Vec<String>,
-        /// The name of a user with the rights of a management administrator.
-        operator: String,
-        /// The file with this user's password, relative to the manifest.
-        password_file: String,
-    },
+impl Eq for BrokerEntry {}
+
+/// Writes the broker as a member with the name of its kind.
+pub(super) fn write<S: Serializer>(
+    broker: &Option<BrokerEntry>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let named = broker.iter();
+    serializer.collect_map(named.map(|broker| (broker.kind().name(), broker.to_json())))
+}
+
+/// Reads the broker from the members that a manifest has besides the others.
+pub(super) fn read<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<BrokerEntry>, D::Error> {
+    let mut members = BTreeMap::<String, Value>::deserialize(deserializer)?;
+    let mut kinds = BROKER_KINDS.iter();
+    let named = kinds.find_map(|kind| Some((kind, members.remove(kind.name())?)));
+    let broker = named.map(|(kind, section)| kind.named(section));
+    let broker = broker.transpose().map_err(D::Error::custom)?;
+    Ok(broker.map(BrokerEntry))
 }
 
 impl<'t> Reader<'t> {
-    /// The broker that `transport` and `[rabbitmq]` name. The mesh has none.
-    pub(super) fn rabbitmq(&mut self, root: &DeTable<'t>) -> Option<RabbitEntry> {
+    /// The broker that `transport` names, from the section of the same name. The mesh has none.
+    pub(super) fn broker(&mut self, root: &DeTable<'t>) -> Option<BrokerEntry> {
         let transport = root
             .get("platform")
             .and_then(|platform| match platform.get_ref() {
                 DeValue::Table(table) => self.text_of(table, "transport"),
                 _ => None,
             });
-        let entry = root.get("rabbitmq");
-        match (transport, entry) {
-            (None, None) => None,
-            (Some((name, _)), None) if name == "mesh" => None,
-            (Some((name, at)), None) if name == "rabbitmq" => {
-                let help = "add\n[rabbitmq]\nmanaged = true".to_owned();
-                let message = "transport \"rabbitmq\" needs a [rabbitmq] that says which broker";
-                self.problem(at, message, Some(help));
-                None
-            }
-            (Some((name, at)), _) if name != "rabbitmq" => {
-                let help = match name.as_str() {
-                    "mesh" => "remove [rabbitmq], or write transport = \"rabbitmq\"",
-                    _ => "write \"mesh\" or \"rabbitmq\"",
-                };
-                let message = format!("transport \"{name}\" and what else is written do not fit");
-                self.problem(at, message, Some(help.to_owned()));
-                None
-            }
-            (None, Some(value)) => {
-                let help = "write transport = \"rabbitmq\" in [platform]".to_owned();
-                let message = "[rabbitmq] is there, and the platform runs on the mesh";
+        let chosen = transport.as_ref().and_then(|(name, _)| broker_kind(name));
+        let others = BROKER_KINDS.iter().map(|kind| kind.name());
+        let mut others = others.filter(|name| chosen.is_none_or(|kind| kind.name() != *name));
+        let other = others.find_map(|name| Some((name, root.get(name)?)));
+        let Some((transport, at)) = transport else {
+            if let Some((name, value)) = other {
+                let help = format!("write transport = \"{name}\" in [platform]");
+                let message = format!("[{name}] is there, and the platform runs on the mesh");
                 self.problem(value.span(), message, Some(help));
-                None
             }
-            (Some((_, at)), Some(_)) if root.contains_key("gateway") => {
-                let help = "remove [gateway], or run the platform on the mesh".to_owned();
-                let message = "the gateway to other platforms is not carried by RabbitMQ";
-                self.problem(at, message, Some(help));
-                None
-            }
-            (Some(_), Some(value)) => {
-                let table = self.table(value, "rabbitmq")?;
-                self.broker(table, value.span())
-            }
-            (Some(_), None) => None,
-        }
-    }
-
-    fn broker(&mut self, table: &DeTable<'t>, span: Range<usize>) -> Option<RabbitEntry> {
-        self.unknown_keys(table, KEYS, "in [rabbitmq]");
-        let managed = match table
-            .get("managed")
-            .map(|value| (value.get_ref(), value.span()))
-        {
-            Some((DeValue::Boolean(managed), _)) => *managed,
-            Some((other, at)) => {
-                self.wrong_type(at, "managed", other, "true or false");
-                return None;
-            }
-            None => false,
+            return None;
         };
-        let message_life = self.duration(table, LIFE);
-        let promises = [
-            ("durable", PromiseEntry::Durable),
-            ("transient", PromiseEntry::Transient),
-        ];
-        let promise = self.choice(table, PROMISE, &promises).unwrap_or_default();
-        let others = KEYS.iter().skip(1);
-        let others = others.filter(|key| ![LIFE, PROMISE].contains(*key));
-        let others = others.filter(|key| table.contains_key(**key));
-        if managed {
-            if let Some(key) = others.map(|key| (*key).to_owned()).next() {
-                let at = table.get(key.as_str()).map_or(span, |value| value.span());
-                let help = format!("remove {key}, or managed = true");
-                let message = format!("a managed broker needs no {key}");
-                self.problem(at, message, Some(help));
-                return None;
+        let unfit = || format!("transport \"{transport}\" and what else is written do not fit");
+        let (message, help) = match (chosen, other) {
+            (None, None) if transport == MESH => return None,
+            (None, Some((name, _))) if transport == MESH => {
+                let help = format!("remove [{name}], or write transport = \"{name}\"");
+                (unfit(), help)
             }
-            return Some(RabbitEntry {
-                broker: BrokerEntry::Managed,
-                message_life,
-                promise,
-            });
-        }
-        let addresses = self.addresses(table, "addresses", &span);
-        let management = self.addresses(table, "management", &span);
-        let operator = self.needed(table, "operator", "operator = \"sealbus\"", &span);
-        let password_file = self.needed(
-            table,
-            "password-file",
-            "password-file = \"operator.secret\"",
-            &span,
-        );
-        Some(RabbitEntry {
-            broker: BrokerEntry::Existing {
-                addresses: addresses?,
-                management: management?,
-                operator: operator?,
-                password_file: self.directory.join(password_file?).display().to_string(),
+            (None, _) => {
+                let names = BROKER_KINDS.iter().map(|kind| kind.name());
+                let names: Vec<&str> = [MESH].into_iter().chain(names).collect();
+                (unfit(), format!("write \"{}\"", names.join("\" or \"")))
+            }
+            (Some(_), Some((name, _))) => (unfit(), format!("remove [{name}]")),
+            (Some(kind), None) => match root.get(kind.name()) {
+                None => {
+                    let (name, example) = (kind.name(), kind.example());
+                    let help = format!("add\n[{name}]\n{example}");
+                    let message =
+                        format!("transport \"{name}\" needs a [{name}] that says which broker");
+                    (message, help)
+                }
+                Some(_) if root.contains_key("gateway") => {
+                    let help = "remove [gateway], or run the platform on the mesh".to_owned();
+                    let title = kind.title();
+                    let message =
+                        format!("the gateway to other platforms is not carried by {title}");
+                    (message, help)
+                }
+                Some(value) => {
+                    let mut section = BrokerTable {
+                        name: kind.name(),
+                        table: self.table(value, kind.name())?,
+                        span: value.span(),
+                        reader: self,
+                    };
+                    return kind.read(&mut section).map(BrokerEntry);
+                }
             },
-            message_life,
-            promise,
-        })
+        };
+        self.problem(at, message, Some(help));
+        None
+    }
+}
+
+/// The section of a broker.
+struct BrokerTable<'r, 't> {
+    name: &'static str,
+    table: &'r DeTable<'t>,
+    span: Range<usize>,
+    reader: &'r mut Reader<'t>,
+}
+
+impl BrokerSection for BrokerTable<'_, '_> {
+    fn only(&mut self, keys: &[&str]) {
+        let place = format!("in [{}]", self.name);
+        self.reader.unknown_keys(self.table, keys, &place);
     }
 
-    fn needed(
-        &mut self,
-        table: &DeTable<'t>,
-        key: &str,
-        example: &str,
-        span: &Range<usize>,
-    ) -> Option<String> {
-        let found = self.text_of(table, key);
-        if found.is_none() && !table.contains_key(key) {
-            let message = format!("[rabbitmq] has no {key}");
-            self.problem(
-                span.clone(),
-                message,
-                Some(format!("add {example}, or managed = true")),
-            );
-        }
+    fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    fn truth(&mut self, key: &str) -> Option<bool> {
+        self.reader.truth(self.table, key)
+    }
+
+    fn text(&mut self, key: &str) -> Option<String> {
+        let found = self.reader.text_of(self.table, key);
         found.map(|(text, _)| text)
     }
 
-    fn addresses(
-        &mut self,
-        table: &DeTable<'t>,
-        key: &str,
-        span: &Range<usize>,
-    ) -> Option<Vec<String>> {
-        let addresses = self.texts(table, key);
-        if !table.contains_key(key) {
-            let help = format!("add {key} = [\"127.0.0.1:5671\"], or managed = true");
-            self.problem(span.clone(), format!("[rabbitmq] has no {key}"), Some(help));
-            return None;
-        }
-        let at = table.get(key).map_or(span.clone(), |value| value.span());
-        let is_address = |text: &String| {
-            text.rsplit_once(':')
-                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
-        };
-        if addresses.is_empty() || !addresses.iter().all(is_address) {
-            let message = format!("{key} is not a list of HOST:PORT");
-            let help = format!("write {key} = [\"127.0.0.1:5671\"]");
-            self.problem(at, message, Some(help));
-            return None;
-        }
-        Some(addresses)
+    fn texts(&mut self, key: &str) -> Vec<String> {
+        self.reader.texts(self.table, key)
+    }
+
+    fn duration(&mut self, key: &str) -> Option<u64> {
+        self.reader.duration(self.table, key)
+    }
+
+    fn choice(&mut self, key: &str, words: &[&str]) -> Option<String> {
+        let words: Vec<(&str, &str)> = words.iter().map(|word| (*word, *word)).collect();
+        let chosen = self.reader.choice(self.table, key, &words);
+        chosen.map(str::to_owned)
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.reader.directory.join(file).display().to_string()
+    }
+
+    fn problem(&mut self, key: &str, message: String, help: String) {
+        let at = self.table.get(key);
+        let at = at.map_or_else(|| self.span.clone(), |value| value.span());
+        self.reader.problem(at, message, Some(help));
     }
 }
 
@@ -219,44 +178,143 @@ impl<'t> Reader<'t> {
 mod tests {
     use std::path::Path;
 
-    use super::{BrokerEntry, PromiseEntry, RabbitEntry};
-    use crate::{Manifest, ManifestProblem};
+    use serde_json::json;
 
-    fn read(rabbitmq: &str) -> Result<Option<RabbitEntry>, Vec<ManifestProblem>> {
-        let text = format!(
-            "[platform]\nname = \"factory\"\ntransport = \"rabbitmq\"\n[rabbitmq]\n{rabbitmq}"
-        );
-        let manifest = Manifest::parse("platform.toml", &text, Path::new("/"));
-        manifest
-            .map(|manifest| manifest.rabbitmq)
-            .map_err(|error| error.problems)
+    use super::*;
+    use crate::{Manifest, ManifestError};
+
+    /// Reads a manifest with these keys in `[platform]` and these sections.
+    fn manifest(platform: &str, sections: &str) -> Result<Manifest, ManifestError> {
+        let text = format!("[platform]\nname = \"factory\"\n{platform}\n{sections}\n");
+        Manifest::parse("platform.toml", &text, Path::new("/srv"))
+    }
+
+    fn read(rabbitmq: &str) -> Result<Value, ManifestError> {
+        let section = format!("[rabbitmq]\n{rabbitmq}");
+        let manifest = manifest("transport = \"rabbitmq\"", &section)?;
+        Ok(manifest.broker.unwrap().to_json())
     }
 
     #[test]
-    fn a_managed_broker_may_promise_something_else() {
-        for (text, promise) in [
-            ("managed = true", PromiseEntry::Durable),
+    fn a_broker_travels_in_the_form_that_other_versions_know() {
+        for (text, form) in [
+            (
+                "managed = true",
+                json!({ "broker": "managed", "promise": "durable" }),
+            ),
             (
                 "managed = true\npromise = \"durable\"",
-                PromiseEntry::Durable,
+                json!({ "broker": "managed", "promise": "durable" }),
             ),
             (
-                "managed = true\npromise = \"transient\"",
-                PromiseEntry::Transient,
+                "managed = true\npromise = \"transient\"\nmessage-life = \"1h\"",
+                json!({ "broker": "managed", "promise": "transient", "message_life": 3600 }),
+            ),
+            (
+                "addresses = [\"a:1\"]\nmanagement = [\"a:2\"]\noperator = \"o\"\npassword-file = \"p\"",
+                json!({
+                    "broker": "existing", "promise": "durable", "addresses": ["a:1"],
+                    "management": ["a:2"], "operator": "o", "password_file": "/srv/p",
+                }),
             ),
         ] {
-            let entry = read(text).unwrap().unwrap();
-            assert_eq!(entry.broker, BrokerEntry::Managed);
-            assert_eq!(entry.promise, promise);
+            assert_eq!(read(text).unwrap(), form);
         }
+        let managed = manifest("transport = \"rabbitmq\"", "[rabbitmq]\nmanaged = true").unwrap();
+        let mut sent = serde_json::to_value(&managed).unwrap();
+        let section = json!({ "broker": "managed", "promise": "durable" });
+        assert_eq!(sent["rabbitmq"], section);
+        // An earlier version sends no promise.
+        sent["rabbitmq"] = json!({ "broker": "managed" });
+        assert_eq!(serde_json::from_value::<Manifest>(sent).unwrap(), managed);
+        let mut sent = serde_json::to_value(&managed).unwrap();
+        sent["rabbitmq"] = json!({ "broker": "elsewhere" });
+        assert!(serde_json::from_value::<Manifest>(sent).is_err());
+        let on_the_mesh = manifest("", "").unwrap();
+        let sent = serde_json::to_value(&on_the_mesh).unwrap();
+        assert_eq!(sent.get("rabbitmq"), None);
+        assert_eq!(
+            serde_json::from_value::<Manifest>(sent).unwrap(),
+            on_the_mesh
+        );
     }
 
     #[test]
-    fn another_word_is_refused_with_the_right_ones() {
-        let problems = read("managed = true\npromise = \"transiant\"").unwrap_err();
-        assert_eq!(problems.len(), 1, "{problems:?}");
-        assert_eq!(problems[0].message, "`promise` cannot be \"transiant\"");
-        let help = problems[0].help.as_deref().unwrap_or_default();
-        assert!(help.contains("transient"), "{help}");
+    fn mistakes_are_told_with_their_correct_form() {
+        const ON_RABBITMQ: &str = "transport = \"rabbitmq\"";
+        const MANAGED: &str = "[rabbitmq]\nmanaged = true";
+        for (platform, sections, message, help) in [
+            (
+                ON_RABBITMQ,
+                "",
+                "transport \"rabbitmq\" needs a [rabbitmq] that says which broker",
+                "add\n[rabbitmq]\nmanaged = true",
+            ),
+            (
+                "",
+                MANAGED,
+                "[rabbitmq] is there, and the platform runs on the mesh",
+                "write transport = \"rabbitmq\" in [platform]",
+            ),
+            (
+                "transport = \"mesh\"",
+                MANAGED,
+                "transport \"mesh\" and what else is written do not fit",
+                "remove [rabbitmq], or write transport = \"rabbitmq\"",
+            ),
+            (
+                "transport = \"pigeons\"",
+                "",
+                "transport \"pigeons\" and what else is written do not fit",
+                "write \"mesh\" or \"rabbitmq\"",
+            ),
+            (
+                ON_RABBITMQ,
+                "[rabbitmq]\nmanaged = true\n[gateway.http]\nlisten = \"127.0.0.1:7100\"",
+                "the gateway to other platforms is not carried by RabbitMQ",
+                "remove [gateway], or run the platform on the mesh",
+            ),
+            (
+                ON_RABBITMQ,
+                "[rabbitmq]\nmanaged = 1",
+                "`managed` is a whole number, not true or false",
+                "write true or false",
+            ),
+            (
+                ON_RABBITMQ,
+                "[rabbitmq]\nmanaged = true\noperator = \"o\"",
+                "a managed broker needs no operator",
+                "remove operator, or managed = true",
+            ),
+            (
+                ON_RABBITMQ,
+                "[rabbitmq]\nmanaged = true\npromise = \"transiant\"",
+                "`promise` cannot be \"transiant\"",
+                "did you mean `transient`?",
+            ),
+            (
+                ON_RABBITMQ,
+                "[rabbitmq]\nmanaged = true\npromises = \"durable\"",
+                "unknown key `promises` in [rabbitmq]",
+                "did you mean `promise`?",
+            ),
+            (
+                ON_RABBITMQ,
+                "[rabbitmq]\naddresses = [\"a:1\"]\nmanagement = [\"a\"]\noperator = \"o\"\npassword-file = \"p\"",
+                "management is not a list of HOST:PORT",
+                "write management = [\"127.0.0.1:5671\"]",
+            ),
+            (
+                ON_RABBITMQ,
+                "[rabbitmq]\naddresses = [\"a:1\"]\nmanagement = [\"a:2\"]\noperator = \"o\"",
+                "[rabbitmq] has no password-file",
+                "add password-file = \"operator.secret\", or managed = true",
+            ),
+        ] {
+            let problems = manifest(platform, sections).unwrap_err().problems;
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert_eq!(problems[0].message, message);
+            assert_eq!(problems[0].help.as_deref(), Some(help));
+        }
     }
 }

@@ -104,7 +104,7 @@ pub struct NoKeyHash;
 
 /// An entry names no place.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum NoPlace {
+pub enum NoHostOrOrigin {
     /// It is no host.
     #[error(
         "{0:?} in `hosts` is no name of a host: write it as agents.example or agents.example:8443"
@@ -148,12 +148,12 @@ impl CallersEntry {
     /// The [`hosts`](Self::hosts), read.
     ///
     /// # Errors
-    /// [`NoPlace`] names the entry.
-    pub fn authorities(&self) -> Result<Vec<Authority>, NoPlace> {
+    /// [`NoHostOrOrigin`] names the entry.
+    pub fn authorities(&self) -> Result<Vec<Authority>, NoHostOrOrigin> {
         let read = |text: &String| {
             let read = text.parse().ok();
             let read = read.filter(|it: &Authority| !it.as_str().contains('@'));
-            read.ok_or_else(|| NoPlace::Host(text.clone()))
+            read.ok_or_else(|| NoHostOrOrigin::Host(text.clone()))
         };
         self.hosts.iter().map(read).collect()
     }
@@ -161,12 +161,12 @@ impl CallersEntry {
     /// The [`origins`](Self::origins), read. Each has a scheme and a host.
     ///
     /// # Errors
-    /// [`NoPlace`] names the entry.
-    pub fn pages(&self) -> Result<Vec<Uri>, NoPlace> {
+    /// [`NoHostOrOrigin`] names the entry.
+    pub fn pages(&self) -> Result<Vec<Uri>, NoHostOrOrigin> {
         let read = |text: &String| {
             let read = text.parse().ok();
             let read = read.filter(|it: &Uri| it.scheme().is_some() && it.host().is_some());
-            read.ok_or_else(|| NoPlace::Origin(text.clone()))
+            read.ok_or_else(|| NoHostOrOrigin::Origin(text.clone()))
         };
         self.origins.iter().map(read).collect()
     }

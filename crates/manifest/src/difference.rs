@@ -161,6 +161,8 @@ fn new_platform(running: &Manifest, wanted: &Manifest) -> Vec<String> {
         isolation: _,
     } = &running.platform;
     let new = &wanted.platform;
+    let broker = running.broker.as_ref().or(wanted.broker.as_ref());
+    let broker = broker.map_or("transport", |broker| broker.kind().name());
     named([
         ("name", *name != new.name),
         ("level", *level != new.level),
@@ -175,7 +177,7 @@ fn new_platform(running: &Manifest, wanted: &Manifest) -> Vec<String> {
         ("enrolment-port", *enrolment_port != new.enrolment_port),
         ("nodes", *nodes != new.nodes),
         ("max-message", *max_message != new.max_message),
-        ("rabbitmq", running.rabbitmq != wanted.rabbitmq),
+        (broker, running.broker != wanted.broker),
         ("store", running.store != wanted.store),
         ("metrics", running.telemetry != wanted.telemetry),
         ("witness", running.witnesses != wanted.witnesses),
@@ -280,6 +282,11 @@ mod tests {
             "level = \"tls\"\nnodes = 3\nisolation = \"landlock\"\nmax-message = \"1 MiB\"\n",
         );
         assert_eq!(found.new_platform, ["level", "nodes", "max-message"]);
+        let managed = "transport = \"rabbitmq\"\n[rabbitmq]\nmanaged = true\n";
+        for (running, wanted) in [("", managed), (managed, "")] {
+            assert_eq!(between(running, wanted).new_platform, ["rabbitmq"]);
+        }
+        assert!(between(managed, managed).is_empty());
     }
 
     #[test]

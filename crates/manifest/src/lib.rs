@@ -35,7 +35,7 @@ use callers::CallersEntry;
 use isolation::{Confinement, Isolation};
 use neighbours::NeighbourEntry;
 
-pub use broker::{BrokerEntry, PromiseEntry, RabbitEntry};
+pub use broker::BrokerEntry;
 pub use difference::{ChangedProcess, Difference};
 pub use evidence::EvidenceEntry;
 pub use identity::IDENTITY_VARIABLE;
@@ -67,9 +67,13 @@ pub struct Manifest {
     /// Permissions.
     #[serde(default)]
     pub permission: Policy,
-    /// The broker of the platform. Without a broker the platform uses the mesh.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rabbitmq: Option<RabbitEntry>,
+    /// The broker of the platform, a member with the name of its kind. Without a broker the platform uses the mesh.
+    #[serde(
+        flatten,
+        serialize_with = "broker::write",
+        deserialize_with = "broker::read"
+    )]
+    pub broker: Option<BrokerEntry>,
     /// The channels with settings other than the defaults.
     #[serde(default)]
     pub channels: Vec<ChannelEntry>,

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::path::Path;
 
+use sealbus_brokers::BROKER_KINDS;
 use sealbus_seal::{Name, PlatformName, SecurityLevel};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -125,23 +126,12 @@ impl<'t> Reader<'t> {
             }
         };
         let root = root.get_ref();
-        self.unknown_keys(
-            root,
-            &[
-                "platform",
-                "agent",
-                "permission",
-                "channel",
-                "gateway",
-                "rabbitmq",
-                "store",
-                "witness",
-                "evidence",
-                "tap",
-                "telemetry",
-            ],
-            "at the top of the file",
-        );
+        let brokers = BROKER_KINDS.iter().map(|kind| kind.name());
+        let known = ["platform", "agent", "permission", "channel", "gateway"];
+        let known = known.into_iter().chain(brokers);
+        let known = known.chain(["store", "witness", "evidence", "tap", "telemetry"]);
+        let known: Vec<&str> = known.collect();
+        self.unknown_keys(root, &known, "at the top of the file");
         let platform = match root.get("platform") {
             Some(value) => self
                 .table(value, "platform")
@@ -163,7 +153,7 @@ impl<'t> Reader<'t> {
             ..gateway
         });
         self.neighbours_tokens(root, gateway.as_ref(), platform.as_ref());
-        let rabbitmq = self.rabbitmq(root);
+        let broker = self.broker(root);
         let witnesses = self.witnesses(root);
         let level = platform
             .as_ref()
@@ -183,7 +173,7 @@ impl<'t> Reader<'t> {
             platform: platform?,
             agents,
             permission,
-            rabbitmq,
+            broker,
             channels,
             gateway,
             witnesses,

@@ -1,5 +1,6 @@
 //! `signatures` of `[platform]`: the algorithm that signs for the platform.
 
+use sealbus_brokers::BROKER_KINDS;
 use sealbus_seal::{SecurityLevel, SignatureAlgorithm};
 use toml::de::DeTable;
 
@@ -27,16 +28,18 @@ impl<'t> Reader<'t> {
             );
             self.problem(at, message, Some(help));
         }
-        for (key, what) in [
-            (
-                "rabbitmq",
-                "RabbitMQ does not know this algorithm in certificates",
-            ),
-            (
-                "witness",
-                "witnesses outside the platform know checkpoints with Ed25519 only",
-            ),
-        ] {
+        let brokers = BROKER_KINDS.iter();
+        let brokers = brokers.filter(|kind| !kind.accepts(signatures));
+        let brokers = brokers.map(|kind| {
+            let title = kind.title();
+            let what = format!("{title} does not know this algorithm in certificates");
+            (kind.name(), what)
+        });
+        let witness = (
+            "witness",
+            "witnesses outside the platform know checkpoints with Ed25519 only".to_owned(),
+        );
+        for (key, what) in brokers.chain([witness]) {
             if let Some(found) = root.get(key) {
                 let message = format!("{what}, and signatures = \"{signatures}\" holds");
                 let help = format!("remove [{key}], or `signatures`");
@@ -83,5 +86,9 @@ mod tests {
         let problems = read(KEYS, witness).unwrap_err();
         let is_named = |problem: &String| problem.contains("witnesses outside");
         assert!(problems.iter().any(is_named), "{problems:?}");
+        let keys = format!("{KEYS}\ntransport = \"rabbitmq\"");
+        let problems = read(&keys, "[rabbitmq]\nmanaged = true").unwrap_err();
+        let said = "RabbitMQ does not know this algorithm in certificates, and signatures = \"ml-dsa-65\" holds";
+        assert_eq!(problems, [said]);
     }
 }

@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sealbus_pkcs11::TokenError;
+use sealbus_pkcs11::TokenKeyError;
 use sealbus_seal::{
     AuthorityError, AuthorityKey, CLOCK_SKEW, Certificate, CertificateChain, CertificateError,
-    IssuingAuthority, KeyError, PlatformName, RequestError, RootAuthority, SignatureAlgorithm,
-    SigningRequest, Timestamp, Trust, Validity,
+    IssuingAuthority, KeyError, PlatformName, RootAuthority, SignatureAlgorithm, SigningRequest,
+    SigningRequestError, Timestamp, Trust, Validity,
 };
 
 use sealbus_ca::Outlook;
@@ -129,7 +129,7 @@ pub enum AuthoritiesError {
         /// The file.
         path: PathBuf,
         /// The fault.
-        error: TokenError,
+        error: TokenKeyError,
     },
     /// The root and the CA were to have one key.
     #[error(
@@ -138,13 +138,13 @@ pub enum AuthoritiesError {
     OneKey,
     /// A key was not made in a token.
     #[error(transparent)]
-    NotMade(#[from] TokenError),
+    NotMade(#[from] TokenKeyError),
     /// Certificates are for another key, or of another platform.
     #[error("these certificates are not for this Master: {0}")]
     NotOurs(&'static str),
     /// A signing request cannot be read.
     #[error(transparent)]
-    Request(#[from] RequestError),
+    Request(#[from] SigningRequestError),
     /// An authority could not be made.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
@@ -225,7 +225,7 @@ impl Authorities {
                 // The platform may have other CAs, and their names are taken.
                 let key = new_key(directory, root.key().algorithm())?;
                 let request = SigningRequest::parse(&key.signing_request()?)?;
-                let chain = certify(&root, &request, now)?;
+                let chain = certify_for_a_year(&root, &request, now)?;
                 let issuing = IssuingAuthority::load(key, chain)?;
                 keep_issuing(directory, &issuing)?;
                 remove(&path(NEW_KEY))?;
@@ -356,7 +356,7 @@ pub fn certify_authority(
     let Some(root) = offline_root(directory)? else {
         return Ok(None);
     };
-    let chain = certify(&root, &request, now)?;
+    let chain = certify_for_a_year(&root, &request, now)?;
     Ok(Some((chain, root.certificate().to_vec())))
 }
 
@@ -396,7 +396,7 @@ pub(super) fn accept_authority(
     Ok(issuing.name().to_owned())
 }
 
-fn certify(
+fn certify_for_a_year(
     root: &RootAuthority,
     request: &SigningRequest,
     now: Timestamp,

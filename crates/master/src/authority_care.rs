@@ -43,7 +43,7 @@ fn look(desk: &mut Desk, directory: &Path, now: UnixMillis) -> Ending {
     // The files are small, and read only when the certificate ends soon.
     match Authorities::renew(directory, desk.ca.authority(), now) {
         Ok(None) => {}
-        Ok(Some(renewed)) => match desk.ca.renew(renewed, now) {
+        Ok(Some(renewed)) => match desk.ca.sign_as(renewed, now) {
             Ok(()) => {
                 let ending = desk.ca.outlook(now);
                 tracing::info!(target: "sealbus::certification", ends = %ending.1, "the CA's own certificate was renewed");

@@ -17,7 +17,7 @@ use sealbus_store::{Store, StoreError};
 use tokio::sync::{Mutex, Notify, watch};
 
 use super::authorities::Authorities;
-use super::cut_off::Alarms;
+use super::cut_off::StandbyAlarms;
 use super::foundation::PlatformSettings;
 use super::master_error::MasterError;
 use super::unstored::{Ledger, UNSTORED_ROW, row_of};
@@ -39,13 +39,13 @@ pub(super) struct BlindCa {
     level: SecurityLevel,
     name: String,
     trust: Arc<Trust>,
-    ca: Mutex<Blind>,
+    ca: Arc<Mutex<Blind>>,
     ledger: Arc<Ledger>,
     /// There is something to bring to the store at once.
     has_revoked: Notify,
     /// Whether the store does not answer.
     away: watch::Receiver<bool>,
-    alarms: Arc<Alarms>,
+    alarms: Arc<StandbyAlarms>,
 }
 
 impl BlindCa {
@@ -58,7 +58,7 @@ impl BlindCa {
         settings: &PlatformSettings,
         trust: Arc<Trust>,
         away: watch::Receiver<bool>,
-        alarms: Arc<Alarms>,
+        alarms: Arc<StandbyAlarms>,
     ) -> Result<Self, MasterError> {
         let ledger = Ledger::open(directory).map_err(|error| MasterError::Directory {
             path: directory.to_owned(),
@@ -81,7 +81,7 @@ impl BlindCa {
             level: settings.level,
             name,
             trust,
-            ca: Mutex::new(ca),
+            ca: Arc::new(Mutex::new(ca)),
             ledger,
             has_revoked: Notify::new(),
             away,
@@ -151,14 +151,19 @@ impl BlindCa {
             request,
             held: &held,
         };
-        // One after another: nobody sees a certificate before it is kept.
-        let mut ca = self.ca.lock().await;
+        // One after another: nobody sees a certificate before it is kept, also if the one that asked first has gone meanwhile.
+        let mut ca = self.ca.clone().lock_owned().await;
         let (chain, act) = ca.renew(&renewal, vouching.at, timestamp(time))?;
-        if let Some(act) = act
-            && let Err(fault) = self.ledger.keep(act).await
-        {
-            ca.forget_answers();
-            return Err(fault);
+        if let Some(act) = act {
+            let ledger = self.ledger.clone();
+            let keeping = tokio::spawn(async move {
+                let kept = ledger.keep(act).await;
+                if kept.is_err() {
+                    ca.forget_answers();
+                }
+                kept
+            });
+            keeping.await.map_err(Fault::internal).flatten()?;
         }
         tracing::info!(target: "sealbus::certification", %wanted, node = %name,
             "renewed a certificate while the store is away");
@@ -293,7 +298,15 @@ impl BlindCa {
 
 #[cfg(test)]
 mod tests {
-    use sealbus_seal::CLOCK_SKEW;
+    use std::net::IpAddr;
+    use std::pin::pin;
+    use std::sync::mpsc;
+
+    use futures_util::FutureExt;
+    use sealbus_seal::issuance::Grant;
+    use sealbus_seal::{
+        CLOCK_SKEW, Credential, KeyPair, Name, ProcessId, SigningRequest, Validity,
+    };
     use sealbus_store::{Batch, MemoryStore};
 
     use super::*;
@@ -306,9 +319,69 @@ mod tests {
         let roots = [authorities.root.into()];
         let trust = Arc::new(Trust::new(settings.name.clone(), &roots, CLOCK_SKEW).unwrap());
         let (_tell, away) = watch::channel(false);
-        let alarms = Arc::new(Alarms::new(None));
+        let alarms = Arc::new(StandbyAlarms::new(None));
         let ca = BlindCa::open(folder, &settings, trust.clone(), away, alarms).unwrap();
         (ca, trust)
+    }
+
+    /// A node asks for a new certificate of its agent `seller`.
+    fn voucher(folder: &Path) -> Signed {
+        let platform = PlatformName::new("factory").unwrap();
+        let (time, here) = (timestamp(now()), IpAddr::from([127, 0, 0, 1]));
+        let authorities = Authorities::keep(folder, &platform, None, time).unwrap();
+        let issue = |grant: Grant| {
+            let key = KeyPair::generate().unwrap();
+            let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
+            let validity = Validity::starting(time, Duration::from_secs(3600));
+            let issued = authorities.issuing.issue(&grant, &request, validity);
+            Credential::new(key, issued.unwrap().chain).unwrap()
+        };
+        let node = Identity::node(&platform, "node-1").unwrap();
+        let node = issue(Grant::by_operator(node, here));
+        let process = ProcessId::random().unwrap();
+        let seller = Grant::by_operator(Identity::agent(&platform, "seller").unwrap(), here);
+        let held = issue(seller.to_process(process, Name::new("node", "node-1").unwrap()));
+        let mut chain = Vec::new();
+        held.chain().encode(&mut chain);
+        let vouching = Vouching {
+            process: process.to_string(),
+            subject: Subject::Agent {
+                name: "seller".to_owned(),
+            },
+            request: Blob(KeyPair::generate().unwrap().signing_request().unwrap()),
+            held: Some(Blob(chain)),
+            at: now(),
+        };
+        Signed::sign(&vouching, &node).unwrap()
+    }
+
+    #[test]
+    fn nobody_sees_a_certificate_before_it_is_kept_although_its_first_asker_has_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut ca, _) = started(folder.path());
+        ca.away = watch::channel(true).1;
+        let voucher = voucher(folder.path());
+        // One thread writes to the disk, and it is busy.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (release, released) = mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || released.recv().is_ok());
+            assert!(ca.renew(&voucher).now_or_never().is_none());
+            let mut again = pin!(ca.renew(&voucher));
+            for _ in 0..10 {
+                assert!(again.as_mut().now_or_never().is_none());
+                tokio::task::yield_now().await;
+            }
+            assert!(ca.ledger.acts().is_empty());
+            release.send(()).unwrap();
+            again.await.unwrap();
+            assert_eq!(ca.ledger.acts().len(), 1);
+            assert!(busy.await.unwrap());
+        });
     }
 
     fn is_denied(trust: &Trust, name: &str) -> bool {

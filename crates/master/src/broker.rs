@@ -4,13 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_brokers::{
-    Accounts, Administration, BrokerFailure, BrokerPromise, Found, Member, Program,
-};
+use sealbus_brokers::{Accounts, Administration, BrokerFailure, Member, Program, RunningBroker};
 use sealbus_seal::{Certificate, Identity, PlatformName, SecurityLevel};
 use tokio::sync::Mutex;
 
-use super::broker_alarms::{Alarms, shown};
+use super::broker_alarms::{BrokerAlarms, shown};
 use super::dead_letters::DeadLetters;
 use sealbus_control::admin::BrokerStatus;
 use sealbus_control::{Blob, Fault, FaultCode};
@@ -30,18 +28,18 @@ pub(crate) struct Broker {
     program: Mutex<Option<Box<dyn Program>>>,
     addresses: Vec<String>,
     pub(super) dead_letters: DeadLetters,
-    pub(super) alarms: Alarms,
+    pub(super) alarms: BrokerAlarms,
 }
 
 impl Broker {
     /// The broker that was started or found. `address` is in the certificates of the Master's own agents.
     pub(super) fn new(
-        found: Found,
+        found: RunningBroker,
         level: SecurityLevel,
-        promise: BrokerPromise,
         platform: PlatformName,
         address: IpAddr,
     ) -> Self {
+        let promise = found.description.promise;
         Self {
             accounts: Accounts::new(found.administration.clone(), level, promise, SETTLING),
             administration: found.administration,
@@ -49,9 +47,9 @@ impl Broker {
             platform,
             address,
             program: Mutex::new(found.program),
-            addresses: found.addresses,
+            addresses: found.description.addresses,
             dead_letters: DeadLetters::default(),
-            alarms: Alarms::default(),
+            alarms: BrokerAlarms::default(),
         }
     }
 

@@ -9,9 +9,9 @@ use sealbus_control::admin::BrokerMember;
 
 /// The state of the brokers at the latest look.
 #[derive(Default)]
-pub(super) struct Alarms(Mutex<BTreeMap<String, Member>>);
+pub(super) struct BrokerAlarms(Mutex<BTreeMap<String, Member>>);
 
-impl Alarms {
+impl BrokerAlarms {
     /// Logs the changes.
     pub(super) fn look(&self, members: &[Member]) {
         let mut known = self.0.lock();

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_brokers::rabbitmq::{self, RabbitSettings};
-use sealbus_brokers::{BrokerFailure, Placed, Site};
+use sealbus_brokers::{BrokerFailure, BrokerSettings, Placed, Site};
 use sealbus_bus::Outbox;
 use sealbus_seal::{
     CertificateError, Credential, KeyError, KeyPair, PlatformName, SecurityLevel, Trust,
@@ -20,7 +19,7 @@ use super::desk::{Desk, DeskHandle, News};
 use super::state::not_a_member;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::names::SYSTEM_AGENTS;
-use sealbus_control::{BrokerDescription, Fault, RefusalRecord, TransportDescription};
+use sealbus_control::{Fault, RefusalRecord, TransportDescription};
 
 /// The folder of a broker in the Master's state directory.
 const FOLDER: &str = "broker";
@@ -51,7 +50,7 @@ pub enum BrokerStartError {
 impl Broker {
     /// Starts or finds the broker, admits the system agents, and tells the desk.
     pub(crate) async fn start(
-        settings: &RabbitSettings,
+        settings: &dyn BrokerSettings,
         desk: &DeskHandle,
         root: &[u8],
         level: SecurityLevel,
@@ -68,15 +67,9 @@ impl Broker {
             credential: &credential,
             trust,
         };
-        let found = rabbitmq::start(&settings.broker, &site).await?;
-        let description = BrokerDescription {
-            addresses: found.addresses.clone(),
-            vhost: found.vhost.clone(),
-            login: found.login.clone(),
-            message_life: settings.message_life.map(|life| life.as_secs()),
-            promise: settings.promise,
-        };
-        let broker = Arc::new(Self::new(found, level, settings.promise, platform, address));
+        let found = settings.start(&site).await?;
+        let description = found.description.clone();
+        let broker = Arc::new(Self::new(found, level, platform, address));
         for agent in SYSTEM_AGENTS {
             if let Err(error) = broker.admit(agent, address).await {
                 broker.stop().await;
@@ -85,7 +78,7 @@ impl Broker {
         }
         let own = broker.clone();
         desk.run(move |desk, _| {
-            desk.platform.transport = TransportDescription::RabbitMq(description);
+            desk.platform.transport = TransportDescription::Broker(description);
             desk.broker = Some(own);
             Ok(())
         })

@@ -110,7 +110,7 @@ pub(crate) fn certify_vouched(
                 request,
                 held: &held,
             };
-            let (chain, act) = desk.ca.certify_again(&renewal, timestamp(now))?;
+            let (chain, act) = desk.ca.renew(&renewal, timestamp(now))?;
             (chain, Some(act))
         }
     };

@@ -20,13 +20,13 @@ const MOST: usize = 1000;
 const SILENT: UnixMillis = 2000;
 
 /// The alarms that a Master hears while it stands by.
-pub(super) struct Alarms {
+pub(super) struct StandbyAlarms {
     /// Without a root of its own it believes nobody.
     trust: Option<Arc<Trust>>,
     raised: Mutex<BTreeMap<String, Instant>>,
 }
 
-impl Alarms {
+impl StandbyAlarms {
     /// None yet.
     pub(super) fn new(trust: Option<Arc<Trust>>) -> Self {
         Self {

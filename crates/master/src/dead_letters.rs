@@ -1,7 +1,5 @@
 //! Messages that the broker did not deliver: counted, shown to operators, and reported to their senders by `ams`.
 
-use std::collections::VecDeque;
-
 use parking_lot::Mutex;
 use sealbus_brokers::{DeadLetter, Death};
 use sealbus_bus::{ANY_LENGTH, LogShares, Outbox, RefusalReason, UndeliverableReason};
@@ -10,20 +8,35 @@ use sealbus_fipa::{AclMessageRef, bitefficient};
 use sealbus_control::RefusalRecord;
 use sealbus_control::admin::DeadLetterRecord;
 use sealbus_control::clock::now;
+use sealbus_control::text::excerpt;
+
+use super::latest::Latest;
 
 /// Dead letters remembered.
 const REMEMBERED: usize = 1000;
+/// Characters kept of a sender's name. Legal ones have at most 257, with that of the platform.
+const LONGEST_NAME: usize = 300;
 
 /// The messages not delivered since the Master was started.
 #[derive(Default)]
 pub(super) struct DeadLetters(Mutex<Remembered>);
 
-#[derive(Default)]
 struct Remembered {
     total: u64,
-    latest: VecDeque<DeadLetterRecord>,
+    /// By their senders. Those whose sender is not known share one share.
+    latest: Latest<DeadLetterRecord>,
     /// The shares of the log for them, by their senders.
     log: LogShares,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self {
+            total: 0,
+            latest: Latest::of(REMEMBERED),
+            log: LogShares::default(),
+        }
+    }
 }
 
 impl DeadLetters {
@@ -32,7 +45,7 @@ impl DeadLetters {
         let remembered = self.0.lock();
         (
             remembered.total,
-            remembered.latest.iter().cloned().collect(),
+            remembered.latest.all().into_iter().cloned().collect(),
         )
     }
 
@@ -68,7 +81,7 @@ impl DeadLetters {
             at: letter
                 .at
                 .map_or_else(now, |seconds| seconds.saturating_mul(1000)),
-            from,
+            from: from.map(|name| excerpt(&name, LONGEST_NAME)),
             to: letter.receiver.clone(),
             why: reason.to_string(),
             performative: lost.map(|lost| lost.performative().to_string()),
@@ -76,19 +89,18 @@ impl DeadLetters {
             told,
         };
         let mut remembered = self.0.lock();
+        let claimed = claimed.map(|name| excerpt(&name, LONGEST_NAME));
         let sender = record.from.clone().or(claimed).unwrap_or_default();
-        if let Some(left_out) = remembered.log.admit(sender) {
+        if let Some(left_out) = remembered.log.admit(sender.clone()) {
             tracing::warn!(
                 target: "sealbus::dead_letters",
                 from = record.from.as_deref(), to = record.to.as_deref(), told, left_out,
                 "not delivered: {}", record.why
             );
         }
-        remembered.total += 1;
-        if remembered.latest.len() == REMEMBERED {
-            remembered.latest.pop_front();
-        }
-        remembered.latest.push_back(record);
+        remembered.total = remembered.total.saturating_add(1);
+        let known = record.from.clone().unwrap_or_default();
+        remembered.latest.keep(&known, sender, record);
     }
 }
 
@@ -186,6 +198,54 @@ mod tests {
         assert!(latest[0].told && latest[0].performative.is_some());
         let notice = at_alice.recv().await.unwrap();
         assert_eq!(notice.message().performative(), Performative::Failure);
+    }
+
+    #[tokio::test]
+    async fn a_sender_pushes_out_its_own_dead_letters_alone() {
+        let platform = PlatformName::new("factory").unwrap();
+        let bus = Bus::new(BusConfig::new(platform), Handle::current());
+        let (ams, _at_ams) = bus.attach("ams@factory", None, None).unwrap();
+        let letters = DeadLetters::default();
+        let note = async |from: Option<&str>, claimed: &str| {
+            let lost = AclMessage::new(Performative::Inform)
+                .with_sender(aid_of(claimed))
+                .with_receiver(aid_of("bob@factory"));
+            let mut payload = Vec::new();
+            bitefficient::encode(&lost, &mut payload).unwrap();
+            let letter = DeadLetter {
+                from: from.map(str::to_owned),
+                receiver: None,
+                death: Death::Left,
+                at: None,
+                payload: payload.into(),
+            };
+            let refusal = |_, _| std::future::ready(None);
+            letters.note(letter, true, refusal, &ams).await;
+        };
+        let count = |from: Option<&str>| {
+            let (_, latest) = letters.so_far();
+            let from = |letter: &&DeadLetterRecord| letter.from.as_deref() == from;
+            latest.iter().filter(from).count()
+        };
+        for _ in 0..3 {
+            note(Some("alice@factory"), "alice@factory").await;
+        }
+        for _ in 0..2 * REMEMBERED {
+            note(Some("mallory@factory"), "mallory@factory").await;
+        }
+        let (alice, mallory) = (Some("alice@factory"), Some("mallory@factory"));
+        assert_eq!((count(alice), count(mallory)), (3, REMEMBERED - 3));
+        // Another one may claim names without end.
+        for number in 0..2 * REMEMBERED {
+            note(None, &format!("nobody-{number}@factory")).await;
+        }
+        let (total, latest) = letters.so_far();
+        assert_eq!(
+            (total, latest.len()),
+            (4 * REMEMBERED as u64 + 3, REMEMBERED)
+        );
+        assert!(count(alice) == 3 && count(mallory) > 400 && count(None) > 400);
+        assert_eq!(latest.last().unwrap().from, None);
     }
 
     #[tokio::test]

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use sealbus_bus::LogShares;
 use sealbus_seal::{Identity, PlatformName};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -73,6 +74,8 @@ pub(crate) struct Desk {
     pub(crate) broker: Option<Arc<super::Broker>>,
     /// The refusals, latest last, and their total.
     pub(crate) refusals: Refusals,
+    /// The shares of the log for what nodes may do again and again, by their names.
+    pub(crate) log: LogShares,
     /// The operators that wait for an event, by group.
     pub(crate) waiting: HashMap<String, Vec<oneshot::Sender<Result<String, Fault>>>>,
     /// The conditions that operators wait for, with any cause.
@@ -158,6 +161,7 @@ pub(crate) fn open(
         name,
         broker: None,
         refusals: Refusals::default(),
+        log: LogShares::default(),
         waiting: HashMap::new(),
         awaited: Vec::new(),
         followers: Vec::new(),

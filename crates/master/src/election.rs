@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+mod twins;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 use super::authorities::{Authorities, own_authority, remove_authority, trust};
 use super::blind::BlindCa;
 use super::config::MasterConfig;
-use super::cut_off::Alarms;
+use super::cut_off::StandbyAlarms;
 use super::forwarding::forward;
 use super::foundation::PlatformSettings;
 use super::kept_ports::{
@@ -50,7 +51,8 @@ pub struct Elected {
 }
 
 impl Elected {
-    /// Whether another Master was seen to lead before. The platform is in order then, and its manifest in force.
+    /// Whether it stood by before: another Master led, or the store did not answer. The platform is in order then, and its manifest
+    /// in force.
     pub fn has_waited(&self) -> bool {
         self.waited
     }
@@ -91,6 +93,7 @@ pub(super) async fn elect(
             waited: false,
         });
     };
+    let mut was_without_store = false;
     let Ready {
         server,
         mut candidate,
@@ -99,13 +102,15 @@ pub(super) async fn elect(
         match get_ready(config, &state, &etcd, yields).await {
             Err(error) if error.is_away() => {
                 act_without_store(config, &state, &etcd, error, &mut waits).await?;
+                was_without_store = true;
             }
             ready => break ready?,
         }
     };
     let leader_at = candidate.leader_at.subscribe();
     let ledger = blind.as_ref().map(|blind| blind.ledger().clone());
-    let waiting = candidate.wait(&mut waits, config.settings.rabbitmq.is_none());
+    let broker = config.settings.broker.as_ref();
+    let waiting = candidate.wait(&mut waits, broker.is_none());
     let election = tokio::select! {
         election = waiting => election,
         () = forward(&server, leader_at.clone(), blind.clone()) => Election::Over,
@@ -121,7 +126,8 @@ pub(super) async fn elect(
         Election::Over => return Err(MasterError::Over),
         Election::OnBroker(leader) => {
             candidate.give_back().await;
-            return Err(MasterError::OnBroker { leader });
+            let broker = broker.map_or("a broker", |broker| broker.kind().title());
+            return Err(MasterError::OnBroker { leader, broker });
         }
         Election::Restoring => {
             candidate.give_back().await;
@@ -141,7 +147,8 @@ pub(super) async fn elect(
         kept: kept_ports(&*etcd, Some(etcd.instance())).await?,
         server,
         ledger,
-        waited: candidate.stood_by(),
+        // The others may have ended before the store answered.
+        waited: was_without_store || candidate.stood_by(),
         masters: Some(Arc::new(Masters::new(candidate))),
     })
 }
@@ -153,6 +160,13 @@ struct Ready {
     blind: Option<Arc<BlindCa>>,
 }
 
+/// Reaches the state, unless another Master runs on a copy of the state directory: reaching it ends what that one is writing.
+async fn reach(config: &MasterConfig, state: &State, etcd: &EtcdStore) -> Result<(), MasterError> {
+    let (directory, name) = (&config.directory, &config.settings.name);
+    twins::await_none(etcd, directory).await?;
+    Ok(state.reach(directory, name).await?)
+}
+
 async fn get_ready(
     config: &MasterConfig,
     state: &State,
@@ -160,14 +174,14 @@ async fn get_ready(
     yields: bool,
 ) -> Result<Ready, MasterError> {
     let (directory, settings) = (&config.directory, &config.settings);
-    state.reach(directory, &settings.name).await?;
+    reach(config, state, etcd).await?;
     let own = own_ca(&**etcd, directory, settings).await?;
     let kept = kept_ports(&**etcd, Some(etcd.instance())).await?;
     let (server, enrolment) = listen(config, &kept).await?;
     keep_enrolment_port(directory, enrolment.port())?;
     let trust = own.is_some().then(|| trust(directory, &settings.name));
     let trust = trust.transpose()?.map(Arc::new);
-    let alarms = Arc::new(Alarms::new(trust.clone()));
+    let alarms = Arc::new(StandbyAlarms::new(trust.clone()));
     let candidate = Candidate::new(etcd.clone(), enrolment, own, alarms.clone(), yields);
     let away = candidate.away.subscribe();
     let blind = trust.map(|trust| BlindCa::open(directory, settings, trust, away, alarms));
@@ -213,7 +227,7 @@ async fn act_without_store(
     };
     let (server, _) = listen(config, &kept).await?;
     let trust = Arc::new(trust(directory, &settings.name)?);
-    let alarms = Arc::new(Alarms::new(Some(trust.clone())));
+    let alarms = Arc::new(StandbyAlarms::new(Some(trust.clone())));
     let (_is_away, away_now) = watch::channel(true);
     let ca = Arc::new(BlindCa::open(directory, settings, trust, away_now, alarms)?);
     let (_no_leader, leader_at) = watch::channel(None);
@@ -224,8 +238,7 @@ async fn act_without_store(
     let reaching = async {
         loop {
             tokio::time::sleep(LOOK).await;
-            let reached = state.reach(directory, &settings.name).await;
-            let reached = reached.map_err(MasterError::from);
+            let reached = reach(config, state, etcd).await;
             if !matches!(&reached, Err(error) if error.is_away()) {
                 return reached;
             }

@@ -31,14 +31,14 @@ const CLOCKS_APART: UnixMillis = 60_000;
 
 /// The service for strangers at the joining port.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct EnrolmentDoor {
     pub(crate) desk: DeskHandle,
     pub(crate) logs: LogServer,
     /// The state directory, which may have the root's key.
     pub(crate) directory: Arc<Path>,
 }
 
-impl Door {
+impl EnrolmentDoor {
     /// Serves one stranger: a newcomer, or a reader of the issuance logs. A reader is never let in, so its connection
     /// ends earlier if others need the place.
     pub(crate) async fn serve(self, stream: TlsStream<TcpStream>, waiting: Arc<WaitingStranger>) {

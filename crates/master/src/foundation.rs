@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_brokers::rabbitmq::RabbitSettings;
+use sealbus_brokers::BrokerSettings;
 use sealbus_seal::{
     CLOCK_SKEW, PlatformName, ProcessId, SecurityLevel, SignatureAlgorithm, Trust, TrustError,
 };
@@ -46,8 +46,8 @@ pub struct PlatformSettings {
     pub rules: Rules,
     /// How long the Master waits for nodes and processes.
     pub patience: Patience,
-    /// The platform's RabbitMQ. Without one it uses the mesh.
-    pub rabbitmq: Option<RabbitSettings>,
+    /// The platform's broker. Without one it uses the mesh.
+    pub broker: Option<Arc<dyn BrokerSettings>>,
     /// Witnesses of the issuance log besides the nodes.
     pub witnesses: Vec<OutsideWitness>,
     /// The etcd that holds the platform's state. Without one it is in the state directory.
@@ -66,7 +66,7 @@ impl PlatformSettings {
             max_message: 16 << 20,
             rules: Rules::default(),
             patience: Patience::default(),
-            rabbitmq: None,
+            broker: None,
             witnesses: Vec::new(),
             etcd: None,
         }
@@ -77,14 +77,18 @@ impl PlatformSettings {
         &self,
         signatures: SignatureAlgorithm,
     ) -> Result<(), FoundationError> {
+        let broker = self.broker.as_ref().map(|broker| broker.kind());
+        let broker = broker.filter(|kind| !kind.accepts(signatures));
         let problem = if signatures == SignatureAlgorithm::Ed25519 {
             return Ok(());
         } else if self.level < SecurityLevel::Signed {
-            "agents sign nothing below the level signed: choose signed or sealed"
-        } else if self.rabbitmq.is_some() {
-            "RabbitMQ does not know this algorithm in certificates: remove [rabbitmq]"
+            "agents sign nothing below the level signed: choose signed or sealed".to_owned()
+        } else if let Some(kind) = broker {
+            let (broker, section) = (kind.title(), kind.name());
+            format!("{broker} does not know this algorithm in certificates: remove [{section}]")
         } else if !self.witnesses.is_empty() {
             "witnesses outside the platform know checkpoints with Ed25519 only: remove [[witness]]"
+                .to_owned()
         } else {
             return Ok(());
         };
@@ -119,7 +123,7 @@ pub enum FoundationError {
         /// The algorithm of the root's key.
         signatures: SignatureAlgorithm,
         /// The setting that does not go with it, and the remedy.
-        problem: &'static str,
+        problem: String,
     },
 }
 
@@ -225,7 +229,7 @@ fn draw_name() -> DrawName {
 #[cfg(test)]
 mod tests {
     use sealbus_brokers::BrokerPromise;
-    use sealbus_brokers::rabbitmq::BrokerChoice;
+    use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};
     use sealbus_seal::KeyPair;
     use sealbus_transparency::{KeyKind, NoteKey};
 
@@ -249,13 +253,14 @@ mod tests {
         let refused = with(SecurityLevel::Auth, |_| ()).unwrap();
         assert!(refused.contains("sign nothing"), "{refused}");
         let refused = with(SecurityLevel::Signed, |settings| {
-            settings.rabbitmq = Some(RabbitSettings {
+            settings.broker = Some(Arc::new(RabbitSettings {
                 broker: BrokerChoice::Managed,
                 promise: BrokerPromise::Durable,
                 message_life: None,
-            });
+            }));
         });
-        assert!(refused.unwrap().contains("[rabbitmq]"));
+        let said = "RabbitMQ does not know this algorithm in certificates: remove [rabbitmq]";
+        assert!(refused.unwrap().ends_with(said));
         let refused = with(SecurityLevel::Signed, |settings| {
             let key = *KeyPair::generate().unwrap().public_key();
             settings.witnesses = vec![OutsideWitness {

@@ -20,7 +20,7 @@ use sealbus_manifest::{A2A_AGENT, GATEWAY_VARIABLE, MCP_AGENT, NEIGHBOURS_AGENT}
 use sealbus_store::{Batch, Store};
 
 use crate::desk::{Desk, DeskHandle};
-use crate::registry::Origin;
+use crate::registry::GroupOrigin;
 
 /// The key of the rules' row.
 const RULES_ROW: &str = "gateway/rules";
@@ -160,8 +160,8 @@ pub(crate) fn known(desk: &Desk) -> BTreeSet<&'static str> {
     let is_gateway = |name: &&str| {
         let group = desk.state.group_of(name);
         group.is_some_and(|(_, group)| match &group.origin {
-            Origin::Program { environment, .. } => environment.contains_key(GATEWAY_VARIABLE),
-            Origin::Ticket | Origin::System => false,
+            GroupOrigin::Program { environment, .. } => environment.contains_key(GATEWAY_VARIABLE),
+            GroupOrigin::Ticket | GroupOrigin::System => false,
         })
     };
     let names = [MCP_AGENT, A2A_AGENT, NEIGHBOURS_AGENT].into_iter();
@@ -172,7 +172,7 @@ pub(crate) fn known(desk: &Desk) -> BTreeSet<&'static str> {
 /// tokens for those who ask it.
 pub(crate) fn check_stand_in(desk: &Desk, agent: &str, audience: &str) -> Result<(), Fault> {
     let environment = match desk.state.group_of(agent).map(|(_, group)| &group.origin) {
-        Some(Origin::Program { environment, .. }) => environment.get(GATEWAY_VARIABLE),
+        Some(GroupOrigin::Program { environment, .. }) => environment.get(GATEWAY_VARIABLE),
         _ => None,
     };
     let entries = environment

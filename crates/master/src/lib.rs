@@ -19,6 +19,7 @@ mod config;
 mod cut_off;
 mod dead_letters;
 mod desk;
+mod desk_shares;
 mod directories;
 mod election;
 pub mod embedded;
@@ -29,6 +30,7 @@ mod gateways;
 mod issuance_log;
 mod joining;
 mod kept_ports;
+mod latest;
 mod listing;
 mod master_error;
 mod masters;
@@ -68,14 +70,19 @@ pub use master_error::MasterError;
 pub(crate) use own_host::{HostedProcess, OwnHost};
 pub use restore::{RestoreError, check_backup, describe_backup, restore};
 pub use running::Master;
-pub use sealbus_brokers::BrokerPromise;
-pub use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};
 pub use sealbus_pkcs11::{KeyName, NameError};
 pub use state_store::{StateError, is_held};
 pub use stopped::certify_broker_of;
 pub(crate) use system::SystemAgents;
 pub use system::SystemError;
 pub use written::ClockBehind;
+
+/// The readers of what a Master left, and of what another one says, for the fuzz targets.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::standby::check_instance;
+    pub use crate::unstored::check_file;
+}
 
 /// The present time in the unit of certificates.
 pub(crate) fn timestamp_now() -> sealbus_seal::Timestamp {

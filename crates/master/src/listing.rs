@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use super::desk::Desk;
-use crate::registry::{Group, Life, Origin};
+use crate::registry::{Group, GroupOrigin, Life};
 use sealbus_control::UnixMillis;
 use sealbus_control::admin::{AgentStatus, AgentsPage, NodeStatus, NodesPage, Page};
 use sealbus_control::clock::timestamp;
@@ -40,7 +40,9 @@ pub(super) fn known<'d>(
 ) -> impl Iterator<Item = (&'d str, &'d str, &'d Group)> {
     let all = desk.state.agents(places);
     // An embedded platform's program is in the Master's own process.
-    all.filter(|(agent, _, group)| group.origin != Origin::System || !SYSTEM_AGENTS.contains(agent))
+    all.filter(|(agent, _, group)| {
+        group.origin != GroupOrigin::System || !SYSTEM_AGENTS.contains(agent)
+    })
 }
 
 /// A page of the agents, the platform's own aside.

@@ -75,6 +75,21 @@ pub enum MasterError {
     /// The address stands for all interfaces.
     #[error("{0} does not name this machine alone: set an address by which others reach it")]
     Unspecified(IpAddr),
+    /// Another Master runs on a copy of the state directory.
+    #[error(
+        "the Master on {host}, at {enrolment}, runs with {common} of this one, so {} was copied from its state directory, or that one from this one. Each Master needs a CA of its own: end the other one first, or join this one with an empty state directory and a new token (`sealbus token --master`, `sealbus up --join`)",
+        directory.display()
+    )]
+    Copied {
+        /// The other one's machine.
+        host: String,
+        /// The address at which nodes join it.
+        enrolment: SocketAddr,
+        /// The thing that both have.
+        common: &'static str,
+        /// The state directory of this one.
+        directory: PathBuf,
+    },
     /// An operator revoked the CA of this Master.
     #[error(
         "the CA {0} of this Master was revoked, and its key is removed: join the Master anew, with a new token (`sealbus token --master`, `sealbus up --join`)"
@@ -85,11 +100,13 @@ pub enum MasterError {
     Over,
     /// Several Masters on a broker.
     #[error(
-        "{leader} leads, and a Master cannot stand by on RabbitMQ yet: the broker would go on obeying a leader that was cut off. Use the mesh, or end the other Master first"
+        "{leader} leads, and a Master cannot stand by on {broker} yet: the broker would go on obeying a leader that was cut off. Use the mesh, or end the other Master first"
     )]
     OnBroker {
         /// The instance that leads.
         leader: String,
+        /// The broker's name for people.
+        broker: &'static str,
     },
     /// The Master's own process could not be opened.
     #[error(transparent)]

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::claim::LIFE;
 use super::cut_off::Hearing;
 use super::desk::{Desk, DeskHandle};
-use super::standby::{About, Candidate, host};
+use super::standby::{Candidate, InstanceFacts, host};
 
 /// The row with the addresses of the Masters, the latest first.
 const MASTERS_ROW: &str = "masters";
@@ -53,7 +53,7 @@ pub(crate) struct Masters {
 /// An instance that is there.
 struct Instance {
     name: String,
-    about: About,
+    about: InstanceFacts,
     /// The revision of its row, and when that was new.
     revision: Revision,
     changed: Instant,
@@ -103,6 +103,12 @@ impl Masters {
     /// The name of this instance.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Tells the others which CA this Master has.
+    pub(super) async fn certifies_with(&self, name: &str, certificate: &[u8]) {
+        let mut candidate = self.candidate.lock().await;
+        candidate.certifies_with(name, certificate);
     }
 
     /// Renews the lease, and learns which instances are there.
@@ -234,7 +240,7 @@ impl Masters {
         }
     }
 
-    fn note(&self, rows: Vec<(String, Revision, About)>) {
+    fn note(&self, rows: Vec<(String, Revision, InstanceFacts)>) {
         let mut known = self.known.lock();
         let before = std::mem::take(&mut *known);
         *known = present(before, rows, &self.name);
@@ -348,7 +354,7 @@ impl Masters {
 /// The instances that have rows. The one called `itself` is there also if its lease has just ended, and its row with it.
 fn present(
     before: Vec<Instance>,
-    rows: Vec<(String, Revision, About)>,
+    rows: Vec<(String, Revision, InstanceFacts)>,
     itself: &str,
 ) -> Vec<Instance> {
     let mut present: Vec<Instance> = Vec::with_capacity(rows.len() + 1);

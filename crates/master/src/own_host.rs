@@ -233,8 +233,7 @@ impl OwnHost {
             }
             let (ca, request, now) = (&mut desk.ca, &request.0, timestamp(now));
             let (chain, act) = if desk.away {
-                let (chain, act) =
-                    ca.certify_own_again(identity, address, &process, request, now)?;
+                let (chain, act) = ca.renew_own(identity, address, &process, request, now)?;
                 (chain, Some(act))
             } else {
                 let process = Some(process.as_str());

@@ -4,7 +4,7 @@ use sealbus_manifest::isolation::Isolation;
 
 /// A node that could take a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate<'a> {
+pub struct CandidateNode<'a> {
     /// The node's name.
     pub name: &'a str,
     /// Agents placed on it.
@@ -17,7 +17,7 @@ pub struct Candidate<'a> {
 
 /// The constraints of a process on its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish<'a> {
+pub struct PlacementWish<'a> {
     /// The only allowed node.
     pub pin: Option<&'a str>,
     /// The forbidden nodes.
@@ -56,8 +56,8 @@ pub enum NoPlace {
     },
 }
 
-impl Candidate<'_> {
-    fn isolates(&self, wish: Wish<'_>) -> bool {
+impl CandidateNode<'_> {
+    fn isolates(&self, wish: PlacementWish<'_>) -> bool {
         match wish.isolation {
             Some(Isolation::None) => true,
             Some(floor) => self.isolation >= Some(floor),
@@ -71,7 +71,10 @@ impl Candidate<'_> {
 ///
 /// # Errors
 /// [`NoPlace`]. All candidates count as alive.
-pub fn place<'a>(candidates: &[Candidate<'a>], wish: Wish<'_>) -> Result<&'a str, NoPlace> {
+pub fn place<'a>(
+    candidates: &[CandidateNode<'a>],
+    wish: PlacementWish<'_>,
+) -> Result<&'a str, NoPlace> {
     if let Some(pin) = wish.pin {
         if wish.forbid.iter().any(|forbidden| forbidden == pin) {
             return Err(NoPlace::Contradiction(pin.to_owned()));
@@ -98,7 +101,10 @@ pub fn place<'a>(candidates: &[Candidate<'a>], wish: Wish<'_>) -> Result<&'a str
 }
 
 /// The least loaded candidate that isolates the process as it must be.
-fn isolating<'a>(allowed: &[&Candidate<'a>], wish: Wish<'_>) -> Result<&'a str, NoPlace> {
+fn isolating<'a>(
+    allowed: &[&CandidateNode<'a>],
+    wish: PlacementWish<'_>,
+) -> Result<&'a str, NoPlace> {
     let able = allowed.iter().filter(|candidate| candidate.isolates(wish));
     able.min_by(|one, two| load_order(one, two))
         .map(|candidate| candidate.name)
@@ -108,8 +114,8 @@ fn isolating<'a>(allowed: &[&Candidate<'a>], wish: Wish<'_>) -> Result<&'a str, 
         })
 }
 
-fn load_order(one: &Candidate<'_>, two: &Candidate<'_>) -> std::cmp::Ordering {
-    let share = |of: &Candidate<'_>, by: &Candidate<'_>| {
+fn load_order(one: &CandidateNode<'_>, two: &CandidateNode<'_>) -> std::cmp::Ordering {
+    let share = |of: &CandidateNode<'_>, by: &CandidateNode<'_>| {
         u128::from(of.agents) * u128::from(by.processors.max(1))
     };
     share(one, two)
@@ -135,10 +141,10 @@ mod tests {
             .collect()
     }
 
-    fn candidates(nodes: &[(String, u64, u32)]) -> Vec<Candidate<'_>> {
+    fn candidates(nodes: &[(String, u64, u32)]) -> Vec<CandidateNode<'_>> {
         nodes
             .iter()
-            .map(|(name, agents, processors)| Candidate {
+            .map(|(name, agents, processors)| CandidateNode {
                 name,
                 agents: *agents,
                 processors: *processors,
@@ -150,14 +156,14 @@ mod tests {
     #[test]
     fn a_pin_is_obeyed_or_refused() {
         let nodes = nodes(&[(9, 1), (0, 1)]);
-        let wish = Wish {
+        let wish = PlacementWish {
             pin: Some("node-1"),
-            ..Wish::default()
+            ..PlacementWish::default()
         };
         assert_eq!(place(&candidates(&nodes), wish), Ok("node-1"));
-        let away = Wish {
+        let away = PlacementWish {
             pin: Some("node-7"),
-            ..Wish::default()
+            ..PlacementWish::default()
         };
         let refusal = Err(NoPlace::PinnedAway("node-7".to_owned()));
         assert_eq!(place(&candidates(&nodes), away), refusal);
@@ -165,7 +171,7 @@ mod tests {
 
     #[test]
     fn without_a_node_the_advice_is_to_add_one() {
-        assert_eq!(place(&[], Wish::default()), Err(NoPlace::NoNode));
+        assert_eq!(place(&[], PlacementWish::default()), Err(NoPlace::NoNode));
     }
 
     #[test]
@@ -175,9 +181,9 @@ mod tests {
         candidates[0].isolation = None;
         candidates[1].isolation = Some(Isolation::Landlock);
         candidates[2].isolation = Some(Isolation::Uid);
-        let wish = |isolation| Wish {
+        let wish = |isolation| PlacementWish {
             isolation,
-            ..Wish::default()
+            ..PlacementWish::default()
         };
         for (floor, chosen) in [
             (Some(Isolation::None), "node-1"),
@@ -187,7 +193,7 @@ mod tests {
         ] {
             assert_eq!(place(&candidates, wish(floor)), Ok(chosen), "{floor:?}");
         }
-        let pinned = Wish {
+        let pinned = PlacementWish {
             pin: Some("node-2"),
             ..wish(Some(Isolation::Uid))
         };
@@ -212,9 +218,9 @@ mod tests {
             let nodes = nodes(&loads);
             let candidates = candidates(&nodes);
             let forbid: Vec<String> = forbidden.iter().map(|n| format!("node-{n}")).collect();
-            let allowed: Vec<&Candidate<'_>> =
+            let allowed: Vec<&CandidateNode<'_>> =
                 candidates.iter().filter(|c| !forbid.contains(&c.name.to_owned())).collect();
-            match place(&candidates, Wish { forbid: &forbid, ..Wish::default() }) {
+            match place(&candidates, PlacementWish { forbid: &forbid, ..PlacementWish::default() }) {
                 Ok(name) => {
                     let chosen = allowed.iter().find(|c| c.name == name).expect("allowed");
                     for other in &allowed {
@@ -233,7 +239,7 @@ mod tests {
         fn replicas_spread_evenly_over_equal_nodes(count in 1_usize..8, replicas in 0_usize..40) {
             let mut nodes = nodes(&vec![(0, 2); count]);
             for _ in 0..replicas {
-                let name = place(&candidates(&nodes), Wish::default()).unwrap().to_owned();
+                let name = place(&candidates(&nodes), PlacementWish::default()).unwrap().to_owned();
                 nodes.iter_mut().find(|node| node.0 == name).unwrap().1 += 1;
             }
             let loads: Vec<u64> = nodes.iter().map(|node| node.1).collect();

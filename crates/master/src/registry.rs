@@ -41,7 +41,7 @@ pub struct Group {
     /// Local names of its agents.
     pub agents: Vec<String>,
     /// The origin of the group.
-    pub origin: Origin,
+    pub origin: GroupOrigin,
     /// The node on which it must run.
     pub pin: Option<String>,
     /// Nodes on which it must not run.
@@ -75,7 +75,7 @@ pub struct Group {
 /// The origin of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "origin", rename_all = "kebab-case")]
-pub enum Origin {
+pub enum GroupOrigin {
     /// A node starts the program.
     Program {
         /// Program and arguments.
@@ -94,7 +94,7 @@ pub enum Origin {
     System,
 }
 
-impl Origin {
+impl GroupOrigin {
     /// The weakest isolation that is good enough. Without it, any that isolates is. Nodes isolate only the programs
     /// that they start.
     pub fn isolation(&self) -> Option<Isolation> {

@@ -114,7 +114,9 @@ impl Master {
         let root = Certificate::parse(&authorities.root)?;
         (config.settings).check_signatures(root.public_key().algorithm())?;
         let authority = authorities.issuing.name().to_owned();
-        if masters.is_some() {
+        if let Some(masters) = &masters {
+            let certificate = authorities.issuing.chain().leaf();
+            masters.certifies_with(&authority, certificate).await;
             keep_root(&*store, &directory, &config.settings.name).await?;
             issuance_log::shared::reconcile(&*store, &directory, files_of).await?;
             tracing::debug!("the issuance logs are here");
@@ -185,12 +187,12 @@ impl Master {
             }
             None => None,
         };
-        let broker = match &config.settings.rabbitmq {
+        let broker = match config.settings.broker.as_deref() {
             None => None,
-            Some(rabbitmq) => {
+            Some(settings) => {
                 let level = config.settings.level;
                 let address = config.address;
-                Some(Broker::start(rabbitmq, &desk, &root, level, address, &directory).await?)
+                Some(Broker::start(settings, &desk, &root, level, address, &directory).await?)
             }
         };
         let (control_port, may_change) = match config.settings.level.authenticates() {
@@ -240,7 +242,7 @@ impl Master {
             (name, folder)
         });
         let logs = logs.collect();
-        let newcomers = enrolment::Door {
+        let newcomers = enrolment::EnrolmentDoor {
             desk: desk.clone(),
             logs: LogServer::new(logs),
             directory: Arc::from(directory.as_path()),
@@ -405,8 +407,14 @@ impl Master {
             let _ = tokio::time::timeout(PARTING, operators.join_next()).await;
             operators.shutdown().await;
         };
+        let giving_back = async {
+            // This Master may stand by in a moment, and its row would have to end first.
+            if let Some(masters) = &admin.masters {
+                masters.give_back().await;
+            }
+        };
         // Messages to the AMS and DF go to those of the next Master only when these have ended.
-        tokio::join!(parting, admin.system.end());
+        tokio::join!(parting, giving_back, admin.system.end());
         self.admin.desk.close().await;
     }
 

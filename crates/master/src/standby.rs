@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
 use super::claim::{Claimant, LIFE, Moment, Outcome, Role, Step};
-use super::cut_off::Alarms;
+use super::cut_off::StandbyAlarms;
 
 /// The pause before a watch that has ended is begun anew.
 const WATCHING_AGAIN: Duration = Duration::from_millis(500);
 
 /// The facts that an instance tells about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct About {
+pub(super) struct InstanceFacts {
     /// The name of its machine.
     pub(super) host: String,
     /// The address at which nodes join once it leads.
@@ -53,7 +53,7 @@ pub(super) struct Candidate {
     claimant: Claimant,
     began: Instant,
     lease: Option<Lease>,
-    about: About,
+    about: InstanceFacts,
     /// The latest term, as seen before the role.
     latest: (Term, Revision),
     /// The term that was claimed.
@@ -62,7 +62,7 @@ pub(super) struct Candidate {
     /// The instance that was seen to lead.
     leader: Option<String>,
     /// The nodes that do not hear it.
-    alarms: Arc<Alarms>,
+    alarms: Arc<StandbyAlarms>,
     /// Where nodes join the one that leads.
     pub(super) leader_at: watch::Sender<Option<SocketAddr>>,
     /// Whether the store does not answer.
@@ -97,7 +97,7 @@ impl Candidate {
         store: Arc<EtcdStore>,
         enrolment: SocketAddr,
         own: Option<(String, Vec<u8>)>,
-        alarms: Arc<Alarms>,
+        alarms: Arc<StandbyAlarms>,
         yields: bool,
     ) -> Self {
         let (authority, certificate) = own.unwrap_or_default();
@@ -106,7 +106,7 @@ impl Candidate {
             claimant: Claimant::new(yields, 0),
             began: Instant::now(),
             lease: None,
-            about: About {
+            about: InstanceFacts {
                 host: host(),
                 enrolment,
                 since: now(),
@@ -211,7 +211,7 @@ impl Candidate {
     }
 
     /// The facts about another one that holds the role now.
-    pub(super) async fn other_leader(&self) -> Option<About> {
+    pub(super) async fn other_leader(&self) -> Option<InstanceFacts> {
         let role = self.heard(self.store.role().await)??;
         let instances = self.heard(self.instances().await)?;
         let is_its = |name: &String| *name == role.instance && name != self.name();
@@ -274,13 +274,16 @@ impl Candidate {
     }
 
     /// The instances that are there, with what they say.
-    pub(super) async fn instances(&self) -> Result<Vec<(String, Revision, About)>, StoreError> {
-        let rows = self.store.instances().await?.into_iter();
-        let read = |row: InstanceRow| {
-            let about = serde_json::from_slice(&row.value).ok()?;
-            Some((row.instance, row.revision, about))
-        };
-        Ok(rows.filter_map(read).collect())
+    pub(super) async fn instances(
+        &self,
+    ) -> Result<Vec<(String, Revision, InstanceFacts)>, StoreError> {
+        instances(&self.store).await
+    }
+
+    /// Tells from now on which CA it has, with the CA's certificate. One that begins the platform has it only once it leads.
+    pub(super) fn certifies_with(&mut self, name: &str, certificate: &[u8]) {
+        self.about.authority = name.to_owned();
+        self.about.certificate = Blob(certificate.to_vec());
     }
 
     /// Waits until this instance leads or the platform is ended. `waits` is called once if another one leads, if this one
@@ -329,7 +332,7 @@ impl Candidate {
     }
 
     /// The facts that it tells about itself.
-    pub(super) fn about(&self) -> &About {
+    pub(super) fn about(&self) -> &InstanceFacts {
         &self.about
     }
 
@@ -339,6 +342,33 @@ impl Candidate {
     }
 }
 
+/// The instances that are there, with the revisions of their rows, and what they say.
+pub(super) async fn instances(
+    store: &EtcdStore,
+) -> Result<Vec<(String, Revision, InstanceFacts)>, StoreError> {
+    let rows = store.instances().await?.into_iter();
+    let read = |row: InstanceRow| {
+        let about = serde_json::from_slice(&row.value).ok()?;
+        Some((row.instance, row.revision, about))
+    };
+    Ok(rows.filter_map(read).collect())
+}
+
 fn has_ended(row: &InstanceRow) -> bool {
     serde_json::from_slice::<Holding>(&row.value).is_ok_and(|holding| holding.ended)
+}
+
+/// Reads any bytes as what an instance says about itself, and as what it says of the role, for the fuzz target.
+///
+/// # Panics
+/// If the facts would be written so that others are read.
+pub fn check_instance(value: &[u8]) {
+    if let Ok(about) = serde_json::from_slice::<InstanceFacts>(value) {
+        let again = serde_json::from_slice::<InstanceFacts>(&as_row(&about));
+        assert_eq!(again.ok(), Some(about));
+    }
+    if let Ok(holding) = serde_json::from_slice::<Holding>(value) {
+        let again = serde_json::from_slice::<Holding>(&as_row(&holding));
+        assert_eq!(again.ok().map(|it| it.ended), Some(holding.ended));
+    }
 }

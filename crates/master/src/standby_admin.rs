@@ -20,9 +20,9 @@ use super::blind::BlindCa;
 use super::master_error::MasterError;
 
 /// Removes the socket when the Master stands by no longer.
-struct Door(PathBuf);
+struct SocketFile(PathBuf);
 
-impl Drop for Door {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -50,7 +50,7 @@ pub(super) async fn serve_operators(
     std::future::pending().await
 }
 
-fn open(directory: &Path) -> Result<(Listener, OperatorKey, Door), MasterError> {
+fn open(directory: &Path) -> Result<(Listener, OperatorKey, SocketFile), MasterError> {
     // An operator who finds the socket must find the key.
     let key = OperatorKey::keep(directory).map_err(|error| MasterError::OperatorKey {
         path: directory.to_owned(),
@@ -61,7 +61,7 @@ fn open(directory: &Path) -> Result<(Listener, OperatorKey, Door), MasterError> 
         path: path.clone(),
         error,
     })?;
-    Ok((listener, key, Door(path)))
+    Ok((listener, key, SocketFile(path)))
 }
 
 async fn serve(

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use super::certifying::certified;
 use super::desk::{Desk, DeskHandle};
+use super::desk_shares::DeskShares;
 use super::directories::Directories;
 use super::foundation::Foundation;
 use super::gateways::{self, GatewayRules};
@@ -187,17 +188,20 @@ async fn serve_master(
     desk: DeskHandle,
     turns: Turns,
 ) {
+    let mut shares = DeskShares::default();
     while let Some(received) = agent.receive().await {
         let Some((enquiry, turn)) = correspondent.receive_in_turn(received, &turns) else {
             continue;
         };
-        let desk = desk.clone();
+        let (desk, share) = (desk.clone(), shares.of(&enquiry.from));
         // Each request has its own task, because an answer may wait for the store, or for room on the way.
         tokio::spawn(async move {
             let (node, request, reply) = enquiry.open::<MasterRequest>();
             if matches!(request, Ok(MasterRequest::Heartbeat { .. })) {
                 desk.heard(&node);
             }
+            // Nobody closes it.
+            let at_desk = share.acquire_owned().await;
             let turn = Arc::new(turn);
             let result = match request {
                 Ok(request) => {
@@ -213,6 +217,7 @@ async fn serve_master(
                 }
                 Err(fault) => Err(fault),
             };
+            drop(at_desk);
             judge(&turn, &result);
             reply.send_in(&turn, result).await;
         });
@@ -297,7 +302,14 @@ pub(crate) fn hear(
             return Ok(with_news(current, desk, deny_list).into());
         }
         MasterRequest::Reports { reports } => return hear_all(desk, node, reports, now),
-        MasterRequest::Leaving => desk.state.leaving(node),
+        MasterRequest::Leaving => {
+            // It may register again, and leave again, without end.
+            if desk.state.leaving(node)
+                && let Some(left_out) = desk.log.admit(node.to_owned())
+            {
+                tracing::info!(%node, left_out, "is leaving; its agents are placed elsewhere");
+            }
+        }
         MasterRequest::Left => desk.state.left(node, now),
         MasterRequest::Resolve { agent } => {
             return Ok(desk.state.directory().locate(&agent).into());
@@ -318,28 +330,22 @@ pub(crate) fn hear(
             return Ok(desk.state.uses_channels(&process, now).into());
         }
         MasterRequest::Delivered { process, subject } if own(desk, &process) => {
-            let subject = match &subject {
-                Subject::Agent { name } => name.clone(),
+            let subject = match subject {
+                Subject::Agent { name } if !has_agent(desk, &process, &name) => {
+                    return Ok(MasterAnswer::Done);
+                }
+                Subject::Agent { name } => name,
                 Subject::Process => format!("process {process}"),
             };
-            let what = "its certificate came back to it".to_owned();
-            desk.ca
-                .events()
-                .enter(6, &subject, Some(node), None, what, timestamp(now));
+            desk.ca.came_back(&process, &subject, node, timestamp(now));
         }
         MasterRequest::EncryptionKey { agent } => return Ok(desk.keys.of(&agent).into()),
         MasterRequest::KeyPublished {
             process,
             agent,
             key,
-        } if own(desk, &process) => {
-            let is_its = desk
-                .state
-                .process(&process)
-                .is_some_and(|(_, process)| process.agents.contains_key(&agent));
-            if is_its {
-                desk.keys.put(&agent, key, &desk.name)?;
-            }
+        } if own(desk, &process) && has_agent(desk, &process, &agent) => {
+            desk.keys.put(&agent, key, &desk.name)?;
         }
         MasterRequest::Reported {
             process,
@@ -355,6 +361,11 @@ pub(crate) fn hear(
         _ => {}
     }
     Ok(MasterAnswer::Done)
+}
+
+fn has_agent(desk: &Desk, process: &str, agent: &str) -> bool {
+    let process = desk.state.process(process);
+    process.is_some_and(|(_, process)| process.agents.contains_key(agent))
 }
 
 fn with_news(current: Current, desk: &Desk, known: u64) -> Current {
@@ -414,8 +425,25 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
 #[cfg(test)]
 mod tests {
     use sealbus_control::directory::DirectoryUpdate;
+    use sealbus_control::rpc::LONGEST_FRAME;
+    use sealbus_seal::denylist::LONGEST_SIGNED;
 
     use super::*;
+
+    #[test]
+    fn the_longest_deny_list_fits_into_an_answer_beside_other_news() {
+        let current = Current {
+            directory: DirectoryUpdate::default(),
+            deny_list: Some(Blob(vec![0; LONGEST_SIGNED])),
+            stop: Vec::new(),
+            register: false,
+            masters: Vec::new(),
+            away: false,
+        };
+        // Messages of the control plane have up to 1 MiB more than frames.
+        let length = length(&MasterAnswer::Current(current));
+        assert!(length + (2 << 20) < LONGEST_FRAME, "{length} bytes");
+    }
 
     #[test]
     fn an_answer_counts_for_its_length_on_the_way() {

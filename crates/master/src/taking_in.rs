@@ -1,5 +1,6 @@
 //! A Master that leads on a shared store: it looks whether it still leads, and takes in the acts of CAs that did not know the state.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,30 @@ const PAGE: usize = 64;
 const TAKEN_IN_ROW: &str = "taken-in/";
 /// How often it looks which of them are of no use any more.
 const FORGETTING: Duration = Duration::from_secs(3600);
+
+/// How far the acts that wait in the store were looked at.
+#[derive(Default)]
+pub(super) struct TakingIn {
+    /// The row after which it goes on.
+    last: Option<String>,
+    /// The CAs whose acts of an unknown kind were named in the log.
+    named: BTreeSet<String>,
+}
+
+impl TakingIn {
+    /// Leaves an act that a newer version wrote where it is: it may be a revocation.
+    fn leave(&mut self, row: &str, error: &serde_json::Error) {
+        let authority = row.strip_prefix(UNSTORED_ROW).unwrap_or(row);
+        let (authority, _) = authority.split_once('/').unwrap_or((authority, ""));
+        if self.named.insert(authority.to_owned()) {
+            tracing::error!(
+                authority, row, %error,
+                "a newer version than {} wrote this act of a CA, which may be a revocation: it stays in the store until a Master of that version leads",
+                env!("CARGO_PKG_VERSION")
+            );
+        }
+    }
+}
 
 /// Notices that another Master has taken over, also while there is nothing to write, and tells of a store that is away.
 pub(super) async fn look(
@@ -55,9 +80,10 @@ pub(super) async fn take_in(
     authority: String,
 ) {
     let mut forgot: Option<Instant> = None;
+    let mut taking = TakingIn::default();
     loop {
         hand_in(&*store, &ledger, &authority).await;
-        take_in_rows(&*store, &desk).await;
+        take_in_rows(&*store, &desk, &mut taking).await;
         if forgot.is_none_or(|forgot| forgot.elapsed() > FORGETTING) {
             forgot = Some(Instant::now());
             if let Err(error) = forget(&*store, crate::timestamp_now()).await {
@@ -86,13 +112,21 @@ pub(super) async fn take_in_revocations(store: &dyn Store, desk: &DeskHandle) {
         }
     });
     known(read.await);
-    take_in_each(store, desk, revocations).await;
+    take_in_each(store, desk, revocations, &mut TakingIn::default()).await;
 }
 
-/// Takes in the acts that wait in the store, or the first of them.
-pub(super) async fn take_in_rows(store: &dyn Store, desk: &DeskHandle) {
-    let rows = known(store.scan(UNSTORED_ROW, None, PAGE).await);
-    take_in_each(store, desk, rows.unwrap_or_default()).await;
+/// Takes in the acts that wait in the store, or the next ones of them. It begins anew at their end, and where one
+/// cannot be taken in yet.
+pub(super) async fn take_in_rows(store: &dyn Store, desk: &DeskHandle, taking: &mut TakingIn) {
+    let rows = known(store.scan(UNSTORED_ROW, taking.last.as_deref(), PAGE).await);
+    let rows = rows.unwrap_or_default();
+    let last = match rows.len() < PAGE {
+        true => None,
+        false => rows.last().map(|(key, _)| key.clone()),
+    };
+    // No act comes before an earlier one that cannot be taken in yet: what was renewed may be denied by it.
+    let is_at_end = take_in_each(store, desk, rows, taking).await;
+    taking.last = last.filter(|_| is_at_end);
 }
 
 fn known<T>(read: Result<T, StoreError>) -> Option<T> {
@@ -100,13 +134,27 @@ fn known<T>(read: Result<T, StoreError>) -> Option<T> {
     read.inspect_err(log).ok()
 }
 
-async fn take_in_each(store: &dyn Store, desk: &DeskHandle, rows: Vec<(String, Entry)>) {
+/// Takes in acts. Returns whether it came to their end.
+async fn take_in_each(
+    store: &dyn Store,
+    desk: &DeskHandle,
+    rows: Vec<(String, Entry)>,
+    taking: &mut TakingIn,
+) -> bool {
     for (key, entry) in rows {
-        if let Err(fault) = take_in_one(store, desk, key, &entry.value).await {
+        let act = match serde_json::from_slice::<Unstored>(&entry.value) {
+            Err(error) if error.is_data() => {
+                taking.leave(&key, &error);
+                continue;
+            }
+            act => act,
+        };
+        if let Err(fault) = take_in_one(store, desk, key, act).await {
             tracing::debug!(%fault, "an act of a CA cannot be taken in yet");
-            break;
+            return false;
         }
     }
+    true
 }
 
 /// Takes in one act, and removes its row in the same commit.
@@ -114,9 +162,8 @@ async fn take_in_one(
     store: &dyn Store,
     desk: &DeskHandle,
     key: String,
-    row: &[u8],
+    act: serde_json::Result<Unstored>,
 ) -> Result<(), Fault> {
-    let act = serde_json::from_slice::<Unstored>(row);
     let is_revocation = matches!(act, Ok(Unstored::Revoked { .. }));
     let noted = is_revocation.then(|| format!("{TAKEN_IN_ROW}{}", act_in(&key)));
     let is_known = match &noted {

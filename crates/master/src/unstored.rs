@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
@@ -26,6 +26,9 @@ const FILE: &str = "unstored.log";
 const AT_ONCE: usize = 64;
 /// Bytes of the digest of an act in its name.
 const DIGEST: usize = 8;
+
+/// The files that are open. One stays open as long as anything is still at work at it, also after its holder has gone.
+static OPEN: Mutex<BTreeMap<PathBuf, Weak<Ledger>>> = Mutex::new(BTreeMap::new());
 
 /// The file.
 pub(crate) struct Ledger {
@@ -58,24 +61,19 @@ impl Line {
     }
 }
 
-impl Ledger {
-    /// Opens the file in a state directory. A line that was cut off when the machine stopped, or when the disk was full, is passed
-    /// over: nobody has seen what it was about.
+impl KeptLines {
+    /// Reads the text of a file. A line that was cut off when the machine stopped, or when the disk was full, is passed over: nobody
+    /// has seen what it was about.
     ///
     /// # Errors
-    /// If it cannot be read or made, or [`io::ErrorKind::InvalidData`] if another line cannot be read: it may be a revocation.
-    pub(crate) fn open(directory: &Path) -> io::Result<Arc<Self>> {
-        let path = directory.join(FILE);
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error),
+    /// [`io::ErrorKind::InvalidData`] if another line cannot be read: it may be a revocation.
+    fn read(text: &[u8]) -> io::Result<Self> {
+        let mut kept = Self {
+            file: None,
+            acts: BTreeMap::new(),
+            next: 0,
         };
-        let lines = (1..).zip(text.split(|byte| *byte == b'\n'));
-        // No number comes twice, also after the file was emptied, or lost.
-        let mut next = now();
-        let mut acts = BTreeMap::new();
-        for (number, line) in lines {
+        for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
             // Where the file had grown and its bytes were not written, a disk may have zeros.
             let line = line.trim_ascii();
             let cut = line
@@ -87,35 +85,79 @@ impl Ledger {
                 continue;
             }
             match Line::read(line) {
-                Ok(Line::Next(number)) => next = next.max(number),
+                Ok(Line::Next(number)) => kept.next = kept.next.max(number),
                 Ok(Line::Act(number, act)) => {
-                    next = next.max(number.saturating_add(1));
-                    acts.insert(name_of(number, &act)?, (number, act));
+                    kept.next = kept.next.max(number.saturating_add(1));
+                    kept.acts.insert(name_of(number, &act)?, (number, act));
                 }
                 Err(error) if error.is_eof() => {
-                    tracing::warn!(line = number, path = %path.display(), "an act of the CA was not finished");
+                    tracing::warn!(
+                        line = number,
+                        file = FILE,
+                        "an act of the CA was not finished"
+                    );
                 }
                 Err(error) => {
+                    let (is, advice) = match error.is_data() {
+                        true => (
+                            "of a kind that this version does not know",
+                            "start the version that wrote it",
+                        ),
+                        false => ("damaged", "mend the line"),
+                    };
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidData,
                         format!(
-                            "line {number} of {FILE} is damaged ({error}), and may be a revocation: \
-                             mend the line, or delete it and revoke again"
+                            "line {number} of {FILE} is {is} ({error}), and may be a revocation: \
+                             {advice}, or delete it and revoke again"
                         ),
                     ));
                 }
             }
         }
-        let kept = KeptLines {
-            file: Some(appended(&path)?),
-            acts,
-            next,
+        Ok(kept)
+    }
+
+    /// The text of a file with the same acts.
+    fn text(&self) -> serde_json::Result<String> {
+        let mut text = format!("{}\n", self.next);
+        for act in self.acts.values() {
+            text.push_str(&serde_json::to_string(act)?);
+            text.push('\n');
+        }
+        Ok(text)
+    }
+}
+
+impl Ledger {
+    /// Opens the file in a state directory. One that is still at work is the same one: it may yet write the file anew, and a second
+    /// one would add to the former file, or be written over.
+    ///
+    /// # Errors
+    /// If it cannot be read or made, or those of [`KeptLines::read`].
+    pub(crate) fn open(directory: &Path) -> io::Result<Arc<Self>> {
+        let path = directory.join(FILE);
+        let mut open = OPEN.lock();
+        open.retain(|_, ledger| ledger.strong_count() > 0);
+        if let Some(ledger) = open.get(&path).and_then(Weak::upgrade) {
+            return Ok(ledger);
+        }
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
         };
+        let mut kept = KeptLines::read(&text)?;
+        // No number comes twice, also after the file was emptied, or lost.
+        kept.next = kept.next.max(now());
+        kept.file = Some(appended(&path)?);
         sync_folder(directory)?;
-        Ok(Arc::new(Self {
-            path,
+        let ledger = Arc::new(Self {
+            path: path.clone(),
             kept: Mutex::new(kept),
-        }))
+        });
+        open.insert(path, Arc::downgrade(&ledger));
+        Ok(ledger)
     }
 
     /// Keeps an act. It is on disk when this returns. Returns its name.
@@ -145,7 +187,7 @@ impl Ledger {
         file.write_all(format!("\n{line}\n").as_bytes())?;
         file.sync_data()?;
         kept.file = Some(file);
-        kept.next += 1;
+        kept.next = number.saturating_add(1);
         kept.acts.insert(name.clone(), (number, act));
         Ok(name)
     }
@@ -219,15 +261,29 @@ impl Ledger {
         let before = kept.acts.len();
         kept.acts.retain(|name, _| name.as_str() > last);
         let acts = before - kept.acts.len();
-        let mut text = format!("{}\n", kept.next);
-        for act in kept.acts.values() {
-            text.push_str(&serde_json::to_string(&act)?);
-            text.push('\n');
-        }
         kept.file = None;
-        write_private(&self.path, text.as_bytes())?;
+        write_private(&self.path, kept.text()?.as_bytes())?;
         Ok(acts)
     }
+}
+
+/// Reads any bytes as the file of a Master that starts, for the fuzz target.
+///
+/// # Errors
+/// If a line cannot be read.
+///
+/// # Panics
+/// If the acts would be written so that they are read as others, or a later act could take the place of one.
+pub fn check_file(text: &[u8]) -> io::Result<()> {
+    let kept = KeptLines::read(text)?;
+    let again = KeptLines::read(kept.text()?.as_bytes());
+    let again = again.map(|again| (again.acts, again.next));
+    assert_eq!(again.ok(), Some((kept.acts.clone(), kept.next)));
+    for (name, (number, _)) in &kept.acts {
+        assert!(*number < kept.next || *number == u64::MAX);
+        assert_eq!(act_in(&row_of("ca", name)), name);
+    }
+    Ok(())
 }
 
 /// The name of an act. Each CA counts its own acts, and a file may have those of several CAs: by its digest, no act is taken for
@@ -296,10 +352,12 @@ mod tests {
         let whole = std::fs::read(&file).unwrap();
         // The machine stopped in the midst of the last line, and the next act comes after it.
         std::fs::write(&file, &whole[..whole.len() - 20]).unwrap();
+        drop(ledger);
         let ledger = Ledger::open(folder.path()).unwrap();
         ledger.keep(act(100)).await.unwrap();
         let expected: Vec<_> = (0..99).chain([100]).map(act).collect();
         assert_eq!(ledger.acts(), expected);
+        drop(ledger);
         let ledger = Ledger::open(folder.path()).unwrap();
         assert_eq!(ledger.acts(), expected);
 
@@ -308,12 +366,31 @@ mod tests {
         assert_eq!(rows(&store).await, expected);
         assert!(ledger.acts().is_empty());
         // Later acts come after the earlier ones, also if the file was emptied and opened anew.
+        drop(ledger);
         let ledger = Ledger::open(folder.path()).unwrap();
         assert!(ledger.acts().is_empty());
         ledger.keep(act(101)).await.unwrap();
         ledger.hand_in(&store, "ca-1").await.unwrap();
         assert_eq!(rows(&store).await.last(), Some(&act(101)));
         assert_eq!(rows(&store).await.len(), 101);
+    }
+
+    /// A write goes on although the task that waits for it has gone.
+    #[tokio::test]
+    async fn a_ledger_that_is_still_at_work_takes_no_act_of_the_one_that_was_opened_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(folder.path()).unwrap();
+        let handed_in = ledger.keep(act(0)).await.unwrap();
+        let at_work = ledger.clone();
+        drop(ledger);
+        let ledger = Ledger::open(folder.path()).unwrap();
+        ledger.keep(act(1)).await.unwrap();
+        at_work.forget(&handed_in).unwrap();
+        drop(at_work);
+        ledger.keep(act(2)).await.unwrap();
+        drop(ledger);
+        let ledger = Ledger::open(folder.path()).unwrap();
+        assert_eq!(ledger.acts(), [act(1), act(2)]);
     }
 
     #[tokio::test]
@@ -343,6 +420,20 @@ mod tests {
         assert!(ledger.acts().is_empty());
     }
 
+    #[tokio::test]
+    async fn acts_after_the_highest_number_are_kept_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = serde_json::to_string(&(u64::MAX, act(1))).unwrap();
+        std::fs::write(folder.path().join(FILE), line).unwrap();
+        let ledger = Ledger::open(folder.path()).unwrap();
+        for number in [2, 3] {
+            ledger.keep(act(number)).await.unwrap();
+        }
+        assert_eq!(ledger.acts().len(), 3);
+        drop(ledger);
+        assert_eq!(Ledger::open(folder.path()).unwrap().acts().len(), 3);
+    }
+
     #[test]
     fn an_act_has_one_name_whichever_ca_brings_it_and_an_earlier_versions_number_is_of_its_ca() {
         let name = name_of(7, &act(1)).unwrap();
@@ -364,6 +455,7 @@ mod tests {
         for number in 0..3 {
             ledger.keep(act(number)).await.unwrap();
         }
+        drop(ledger);
         let whole = std::fs::read(&file).unwrap();
         let second = whole.windows(7).position(|it| it == b"agent-1").unwrap();
         let line = whole[..second].split(|byte| *byte == b'\n').count();

@@ -12,7 +12,7 @@ use sealbus::tool::{Answer, Progress, Step};
 use sealbus::{Message, Voice};
 use sealbus_callers::said::Said;
 use sealbus_callers::schema::{Language, Shape};
-use sealbus_callers::tools::Tool;
+use sealbus_callers::tools::AgentTool;
 use sealbus_callers::{about, ask, shown};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(crate) async fn call(
             ErrorData::invalid_params(format!("the argument `{INPUT}` is missing"), None)
         })?,
     };
-    let Tool { agent, service, .. } = &offer.tool;
+    let AgentTool { agent, service, .. } = &offer.tool;
     let asking = ask(voice, agent, input, offer.tool.language)
         .map_err(|error| ErrorData::invalid_params(format!("`{INPUT}`: {error}"), None))?;
     let asking = asking.tool(service.clone()).timeout(SILENCE);

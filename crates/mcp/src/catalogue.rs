@@ -23,7 +23,7 @@ pub(crate) const RESULT: &str = "result";
 /// A tool of an agent, for hosts.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
-    pub(crate) tool: tools::Tool,
+    pub(crate) tool: tools::AgentTool,
     pub(crate) takes: Shape,
     /// The shape of its result; none if a result has no declared form.
     pub(crate) gives: Option<Shape>,
@@ -54,7 +54,7 @@ impl Catalogue {
         }
     }
 
-    fn add(&mut self, tool: tools::Tool) {
+    fn add(&mut self, tool: tools::AgentTool) {
         let (agent, service) = (tool.agent.name.clone(), tool.service.clone());
         let Some((name, offer)) = offer(tool) else {
             return;
@@ -89,7 +89,7 @@ impl Catalogue {
 }
 
 /// The tool and its name for hosts, if its schema describes its input.
-fn offer(tool: tools::Tool) -> Option<(String, Offer)> {
+fn offer(tool: tools::AgentTool) -> Option<(String, Offer)> {
     let (input, takes) = as_object(tool.input.clone(), INPUT)?;
     let output = tool.output.clone().and_then(|output| {
         let output = if tool.streams {

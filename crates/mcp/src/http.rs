@@ -30,17 +30,20 @@ pub(crate) struct Seat {
     opening: Mutex<()>,
 }
 
-/// Whether a request may open a session: `initialize` does, whichever version its head names. A body that cannot be read
-/// may be one.
+/// Whether a request may open a session: `initialize` does, whichever version its head names.
 fn may_open_session(request: &Request<Bytes>) -> bool {
+    !request.headers().contains_key("mcp-session-id") && may_be_initialize(request.body())
+}
+
+/// Whether a body may be `initialize`. One that cannot be read may be.
+pub(crate) fn may_be_initialize(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Called<'a> {
         #[serde(borrow)]
         method: Option<Cow<'a, str>>,
     }
-    let called = || serde_json::from_slice::<Called<'_>>(request.body());
-    !request.headers().contains_key("mcp-session-id")
-        && called().map_or(true, |it| it.method.as_deref() == Some("initialize"))
+    let called = serde_json::from_slice::<Called<'_>>(body);
+    called.map_or(true, |it| it.method.as_deref() == Some("initialize"))
 }
 
 /// Serves all callers.

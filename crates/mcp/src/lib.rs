@@ -15,6 +15,8 @@
 mod call;
 mod catalogue;
 mod feed;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod http;
 mod naming;

@@ -11,8 +11,7 @@ use sealbus_callers::about;
 use sealbus_callers::said::Said;
 use sealbus_callers::schema::Language;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Value, from_value, json};
 
 use crate::call::{done, failed, follow};
 use crate::host::Host;
@@ -161,52 +160,68 @@ pub(crate) fn own_tools() -> Vec<Tool> {
     ]
 }
 
-/// Calls one of the platform's own tools. `None` if no tool has this name.
+/// A call of one of the platform's own tools.
+enum OwnCall {
+    Publish(Publish),
+    ReadChannel(ReadChannel),
+    ReadMailbox(ReadMailbox),
+    Request(Request),
+    Search(Search),
+    Send(Send),
+    Subscribe(OneChannel),
+    Unsubscribe(OneChannel),
+}
+
+impl OwnCall {
+    /// Reads a call. `None` if no tool has this name.
+    fn read(name: &str, arguments: JsonObject) -> Option<serde_json::Result<Self>> {
+        let arguments = Value::Object(arguments);
+        Some(match name {
+            "publish" => from_value(arguments).map(Self::Publish),
+            "read_channel" => from_value(arguments).map(Self::ReadChannel),
+            "read_mailbox" => from_value(arguments).map(Self::ReadMailbox),
+            "request_agent" => from_value(arguments).map(Self::Request),
+            "search_agents" => from_value(arguments).map(Self::Search),
+            "send_message" => from_value(arguments).map(Self::Send),
+            "subscribe" => from_value(arguments).map(Self::Subscribe),
+            "unsubscribe" => from_value(arguments).map(Self::Unsubscribe),
+            _ => return None,
+        })
+    }
+}
+
+/// Whether one of the platform's own tools has this name and takes these arguments.
+pub(crate) fn takes(name: &str, arguments: JsonObject) -> bool {
+    matches!(OwnCall::read(name, arguments), Some(Ok(_)))
+}
+
+/// Calls one of the platform's own tools. `None` if no tool has this name. Wrong arguments are a fault of the request.
 pub(crate) async fn call_own(
     host: &Host,
     name: &str,
     arguments: JsonObject,
     context: &RequestContext<RoleServer>,
 ) -> Option<Result<CallToolResult, ErrorData>> {
-    Some(match name {
-        "publish" => with(arguments, |it| publish(host, it)).await,
-        "read_channel" => {
-            with(arguments, async |it: ReadChannel| {
-                let feed = host.feeds.open(&host.caller.voice, &it.channel);
-                outcome(feed.map(|feed| feed.after(it.after, it.limit.min(MOST))))
-            })
-            .await
+    let call = match OwnCall::read(name, arguments)? {
+        Ok(call) => call,
+        Err(error) => return Some(Err(ErrorData::invalid_params(error.to_string(), None))),
+    };
+    Some(Ok(match call {
+        OwnCall::Publish(it) => publish(host, it).await,
+        OwnCall::ReadChannel(it) => {
+            let feed = host.feeds.open(&host.caller.voice, &it.channel);
+            outcome(feed.map(|feed| feed.after(it.after, it.limit.min(MOST))))
         }
-        "read_mailbox" => with(arguments, |it| read_mailbox(host, it)).await,
-        "request_agent" => with(arguments, |it| request(host, it, context)).await,
-        "search_agents" => with(arguments, |it| search(host, it)).await,
-        "send_message" => with(arguments, |it| send(host, it)).await,
-        "subscribe" => {
-            with(arguments, async |it: OneChannel| {
-                let feed = host.feeds.open(&host.caller.voice, &it.channel);
-                outcome(feed.map(|_| json!({ "uri": channel_uri(&it.channel) })))
-            })
-            .await
+        OwnCall::ReadMailbox(it) => read_mailbox(host, it).await,
+        OwnCall::Request(it) => request(host, it, context).await,
+        OwnCall::Search(it) => search(host, it).await,
+        OwnCall::Send(it) => send(host, it).await,
+        OwnCall::Subscribe(it) => {
+            let feed = host.feeds.open(&host.caller.voice, &it.channel);
+            outcome(feed.map(|_| json!({ "uri": channel_uri(&it.channel) })))
         }
-        "unsubscribe" => {
-            with(arguments, async |it: OneChannel| {
-                done(json!({ "subscribed": host.feeds.close(&it.channel) }))
-            })
-            .await
-        }
-        _ => return None,
-    })
-}
-
-/// Reads the arguments; wrong ones are a fault of the request.
-async fn with<T: DeserializeOwned>(
-    arguments: JsonObject,
-    work: impl AsyncFnOnce(T) -> CallToolResult,
-) -> Result<CallToolResult, ErrorData> {
-    match serde_json::from_value(Value::Object(arguments)) {
-        Ok(arguments) => Ok(work(arguments).await),
-        Err(error) => Err(ErrorData::invalid_params(error.to_string(), None)),
-    }
+        OwnCall::Unsubscribe(it) => done(json!({ "subscribed": host.feeds.close(&it.channel) })),
+    }))
 }
 
 fn outcome<E: std::fmt::Display>(outcome: Result<Value, E>) -> CallToolResult {

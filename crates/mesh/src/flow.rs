@@ -206,14 +206,14 @@ pub enum Piece {
 
 /// The targets that have queued messages. They take turns.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct TargetLine {
     waiting: VecDeque<u32>,
     partial: usize,
     /// Bytes in the queues of all targets.
     queued_bytes: usize,
 }
 
-impl Line {
+impl TargetLine {
     /// Puts a message into the queue of `credit`, which belongs to the target `handle`.
     pub fn enqueue(&mut self, handle: u32, credit: &mut Credit, message: Queued) {
         let cost = message.length() + MESSAGE_OVERHEAD;
@@ -336,12 +336,12 @@ impl Line {
 
 /// The state of one target, on the receiving side. It holds the sender to the credit that it was given.
 #[derive(Debug)]
-pub struct Allowance {
+pub struct GivenCredit {
     limit: u64,
     received: u64,
 }
 
-impl Allowance {
+impl GivenCredit {
     /// An allowance of `limit` bytes to begin with.
     pub fn new(limit: u64) -> Self {
         Self { limit, received: 0 }
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_before_the_target_answers() {
-        let (mut line, mut credit) = (Line::default(), Credit::default());
+        let (mut line, mut credit) = (TargetLine::default(), Credit::default());
         assert_eq!(credit.admit(true, true), Admission::Queue);
         line.enqueue(1, &mut credit, message(10));
         assert_eq!(line.next_target(), None);
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_answers_is_bounded_for_all_targets_together() {
-        let mut line = Line::default();
+        let mut line = TargetLine::default();
         let mut credits: Vec<Credit> = (0..1000).map(|_| Credit::default()).collect();
         let mut queued = 0;
         for (handle, credit) in (0..).zip(&mut credits) {
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn long_messages_take_turns_and_short_ones_stay_behind_their_own() {
-        let mut line = Line::default();
+        let mut line = TargetLine::default();
         let mut credits = [Credit::default(), Credit::default()];
         for (handle, credit) in (0..).zip(&mut credits) {
             credit.raise(100 << 20);
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn an_allowance_is_held() {
-        let mut allowance = Allowance::new(100);
+        let mut allowance = GivenCredit::new(100);
         assert!(allowance.take(1_000_000));
         assert!(!allowance.take(1));
         allowance.raise(2_000_000);

@@ -19,7 +19,7 @@ pub use self::hello::Hello;
 pub(crate) use self::reading::length_of;
 pub use self::reading::{Parsed, parse};
 pub(crate) use self::row::Joinable;
-pub use self::row::Messages;
+pub use self::row::RowMessages;
 pub use self::signed::SignedMessages;
 use self::writing::put_length;
 pub(crate) use self::writing::{
@@ -150,7 +150,7 @@ pub const PROCESS_TARGET: &str = "";
 pub const PROCESS_SENDER: u32 = u32::MAX;
 
 /// 128 random bits that name an incarnation of a process, or a session.
-pub type Token = [u8; 16];
+pub type RandomId = [u8; 16];
 
 /// The reason why a message comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,7 +246,7 @@ pub enum Frame<'a> {
         /// The receiver's handle, as targeted.
         target: u32,
         /// The messages' bit-efficient encodings.
-        messages: Messages<'a>,
+        messages: RowMessages<'a>,
     },
     /// The first piece of a long message.
     Begin {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::Connection;
 use sealbus_bus::RefusalReason;
-use sealbus_seal::binding::{BindingError, Channel, Role};
+use sealbus_seal::binding::{BindingError, BoundConnection, Role};
 use sealbus_seal::tls::{self, Acceptor, Connector, ExpectedPeer, HandshakeRefusal};
 use sealbus_seal::{Identity, SecurityLevel, Timestamp, Trust, VerifiedIdentity, VerifyError};
 use thiserror::Error;
@@ -15,9 +15,9 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::frame::{
     self, Frame, FrameError, GoodbyeReason, Hello, LONGEST_FIRST_BODY, PREFACE, PROTOCOL_VERSION,
-    Token,
+    RandomId,
 };
-use crate::outward::Proof;
+use crate::outward::ConnectionProof;
 use crate::wire::{Progress, Wire};
 
 /// The reason why a connection was not made.
@@ -74,9 +74,9 @@ impl From<BindingError> for GreetingError {
 pub(crate) struct Greeting {
     pub(crate) level: u8,
     pub(crate) resumed: bool,
-    pub(crate) incarnation: Token,
-    pub(crate) session: Token,
-    pub(crate) given_up: Token,
+    pub(crate) incarnation: RandomId,
+    pub(crate) session: RandomId,
+    pub(crate) given_up: RandomId,
     pub(crate) received: u64,
     pub(crate) connection: u64,
     pub(crate) largest_message: u32,
@@ -146,7 +146,7 @@ pub(crate) struct Greeted {
     pub(crate) greeting: Greeting,
     /// The proved identity of the process.
     pub(crate) peer: Option<VerifiedIdentity>,
-    pub(crate) proof: Option<Proof>,
+    pub(crate) proof: Option<ConnectionProof>,
     /// The bytes after the hello.
     pub(crate) inbox: Vec<u8>,
 }
@@ -155,7 +155,7 @@ pub(crate) struct Greeted {
 pub(crate) struct Opened {
     wire: Wire,
     peer: Option<VerifiedIdentity>,
-    proof: Option<Proof>,
+    proof: Option<ConnectionProof>,
 }
 
 /// The name of the protocol and level for TLS (RFC 7301). Sides at different levels find no common name.
@@ -292,12 +292,12 @@ fn proof<Data>(
     connection: &rustls::ConnectionCommon<Data>,
     level: SecurityLevel,
     role: Role,
-) -> Result<Option<Proof>, BindingError> {
+) -> Result<Option<ConnectionProof>, BindingError> {
     if !level.authenticates() {
         return Ok(None);
     }
-    Ok(Some(Proof {
-        channel: Channel::of(connection, level, PROTOCOL_VERSION)?,
+    Ok(Some(ConnectionProof {
+        channel: BoundConnection::of(connection, level, PROTOCOL_VERSION)?,
         role,
     }))
 }

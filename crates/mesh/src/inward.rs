@@ -24,7 +24,7 @@ use self::frames::FrameRow;
 use self::line::FrameLine;
 use self::messages::Row;
 use self::senders::Sender;
-use self::signing::Waiting;
+use self::signing::AwaitingSignature;
 use self::targets::{Partial, Target};
 use crate::frame::{self, Frame, FrameError, GoodbyeReason, LONGEST_BODY, Why};
 use crate::link::Link;
@@ -74,7 +74,7 @@ pub(crate) struct Inward {
     opened: u32,
     partials: usize,
     /// Messages and frames that wait for a signature, in the order in which they came.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<AwaitingSignature>,
     /// Checks the signatures of the peer; `None` where nothing is signed.
     verifier: Option<Verifier>,
     /// Frames that wait.

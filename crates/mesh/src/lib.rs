@@ -28,7 +28,7 @@ pub use greeting::protocol_name;
 pub use strangers::{Stranger, Strangers, listen};
 
 /// 128 random bits; `None` if the system gives none.
-fn token() -> Option<frame::Token> {
+fn token() -> Option<frame::RandomId> {
     sealbus_seal::ProcessId::random()
         .ok()
         .map(|random| *random.as_bytes())

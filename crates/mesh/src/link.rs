@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::config::MeshConfig;
 use crate::greeting::Greeted;
-use crate::outward::{Action, Filled, OpenTarget, Outward};
+use crate::outward::{Action, Filled, Outward, TargetHandle};
 use crate::wire::Wire;
 
 /// The number of unwritten bytes at which the sending thread writes by itself instead of waiting for the task.
@@ -268,7 +268,7 @@ impl Link {
 /// The way to one agent, or to the bus of the process, at the other end of a link.
 pub(crate) struct MeshDestination {
     link: Arc<Link>,
-    target: OpenTarget,
+    target: TargetHandle,
 }
 
 impl MeshDestination {
@@ -344,7 +344,7 @@ impl Destination for MeshDestination {
         sender: &Arc<LocalAgent>,
         row: &mut dyn Iterator<Item = Outgoing<'m>>,
     ) -> usize {
-        let OpenTarget { handle, serial, .. } = self.target;
+        let TargetHandle { handle, serial, .. } = self.target;
         let mut count = 0;
         loop {
             let mut outward = self.link.outward.lock();

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::frame::{GoodbyeReason, Token};
+use crate::frame::{GoodbyeReason, RandomId};
 use crate::greeting::{Greeted, GreetingError, say_goodbye};
 use crate::inward::Inward;
 use crate::link::Link;
@@ -28,9 +28,9 @@ const FORMER: usize = 65_536;
 
 /// The rest of a forgotten link, from which the next link to the same process goes on. Otherwise that process would take
 /// the next connections for earlier ones, and could send again what the forgotten link took.
-struct Former {
+struct ForgottenLink {
     last_number: u64,
-    given_up: Token,
+    given_up: RandomId,
 }
 
 /// The links of this process.
@@ -40,7 +40,7 @@ pub(crate) struct Links {
     runtime: Handle,
     by_process: Mutex<HashMap<Identity, Arc<Link>>>,
     /// Locked after `by_process` where both are.
-    former: Mutex<HashMap<Identity, Former>>,
+    former: Mutex<HashMap<Identity, ForgottenLink>>,
     strangers: Strangers<IpAddr>,
     end: Notify,
 }
@@ -221,7 +221,10 @@ impl Links {
 }
 
 /// Makes room: removes links without a connection that have nothing to send and nothing to get back.
-fn forget_idle(links: &mut HashMap<Identity, Arc<Link>>, former: &mut HashMap<Identity, Former>) {
+fn forget_idle(
+    links: &mut HashMap<Identity, Arc<Link>>,
+    former: &mut HashMap<Identity, ForgottenLink>,
+) {
     links.retain(|peer, link| {
         let is_connected = link.wire.lock().is_some();
         let mut outward = link.outward.lock();
@@ -230,7 +233,7 @@ fn forget_idle(links: &mut HashMap<Identity, Arc<Link>>, former: &mut HashMap<Id
             if former.len() >= FORMER {
                 former.clear();
             }
-            let rest = Former {
+            let rest = ForgottenLink {
                 last_number: link.last_number(),
                 given_up: outward.session.given_up(),
             };

@@ -20,18 +20,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sealbus_bus::{
-    Gate, LocalAgent, LostFrame, RefusalReason, Refused, Returned, SessionNumber,
+    ExplainedRefusal, Gate, LocalAgent, LostFrame, RefusalReason, Returned, SessionNumber,
     UndeliverableReason,
 };
 use sealbus_proof::{Author, Hash};
-use sealbus_seal::binding::{Binding, BindingError, Channel, Role};
+use sealbus_seal::binding::{Binding, BindingError, BoundConnection, Role};
 use sealbus_seal::{
     CertificateChain, Credential, SecurityLevel, Timestamp, Trust, VerifiedIdentity,
 };
 
-use self::sent::{Beginning, Former, Memory, Sent};
+use self::sent::{Beginning, ClosedTargets, Memory, Sent};
 use self::signing::{Signatures, Signing};
-use crate::flow::{Credit, Line, Queued};
+use crate::flow::{Credit, Queued, TargetLine};
 use crate::frame::{Frame, PROCESS_TARGET};
 use crate::session::Session;
 
@@ -69,12 +69,12 @@ pub(crate) enum Action {
 
 /// The value that proofs are bound to, on the present connection.
 #[derive(Clone)]
-pub(crate) struct Proof {
-    pub(crate) channel: Channel,
+pub(crate) struct ConnectionProof {
+    pub(crate) channel: BoundConnection,
     pub(crate) role: Role,
 }
 
-impl Proof {
+impl ConnectionProof {
     /// Binds the holder of `credential` to the connection.
     fn bind(&self, credential: &Credential) -> Result<Vec<u8>, BindingError> {
         let binding = Binding::prove(credential, &self.channel, self.role)?;
@@ -91,8 +91,8 @@ impl Proof {
         level: SecurityLevel,
         trust: &Trust,
         now: Timestamp,
-    ) -> Result<Believed, Refused> {
-        let refused = |reason: RefusalReason, error: &dyn std::error::Error| Refused {
+    ) -> Result<Believed, ExplainedRefusal> {
+        let refused = |reason: RefusalReason, error: &dyn std::error::Error| ExplainedRefusal {
             reason,
             explanation: error.to_string(),
         };
@@ -143,7 +143,7 @@ struct Target {
     credit: Credit,
     state: TargetState,
     gate: Arc<Gate>,
-    /// A sender was told to wait.
+    /// A sender was told to wait since the last acknowledgement that left room: the target is among the blocked ones, once.
     is_waited_for: bool,
     /// The proved identity.
     identity: Option<VerifiedIdentity>,
@@ -179,7 +179,7 @@ struct Long {
 }
 
 /// The data with which a [`Destination`](sealbus_bus::Destination) finds its target again.
-pub(crate) struct OpenTarget {
+pub(crate) struct TargetHandle {
     pub(crate) handle: u32,
     pub(crate) serial: u64,
     pub(crate) gate: Arc<Gate>,
@@ -205,11 +205,11 @@ pub(crate) struct Outward {
     control: Vec<u8>,
     /// The number of the present connection; 0: none.
     connection: u64,
-    proof: Option<Proof>,
+    proof: Option<ConnectionProof>,
     targets: Vec<Option<Target>>,
     free_targets: Vec<u32>,
     names: HashMap<Arc<str>, u32>,
-    line: Line,
+    line: TargetLine,
     bound: Vec<Option<Bound>>,
     free_handles: Vec<u32>,
     handles: HashMap<u64, u32>,
@@ -235,7 +235,7 @@ pub(crate) struct Outward {
     signatures: Signatures,
     memory: Memory,
     /// The session's targets that are closed.
-    former: Former,
+    former: ClosedTargets,
     /// The pieces of a message that one of them left unread.
     unread: Vec<u8>,
     /// The unwritten bytes up to the end of the last message that goes back.
@@ -282,7 +282,7 @@ impl Outward {
             targets: Vec::new(),
             free_targets: Vec::new(),
             names: HashMap::new(),
-            line: Line::default(),
+            line: TargetLine::default(),
             bound: Vec::new(),
             free_handles: Vec::new(),
             handles: HashMap::new(),
@@ -297,7 +297,7 @@ impl Outward {
             unsigned: Vec::new(),
             signatures: Signatures::default(),
             memory: Memory::default(),
-            former: Former::default(),
+            former: ClosedTargets::default(),
             unread: Vec::new(),
             giving_back: 0,
             opened: 0,
@@ -313,11 +313,11 @@ impl Outward {
     }
 
     /// Opens a target, or returns the open one. `None`: there are too many.
-    pub(crate) fn open(&mut self, name: &str) -> Option<OpenTarget> {
+    pub(crate) fn open(&mut self, name: &str) -> Option<TargetHandle> {
         if let Some(handle) = self.names.get(name)
             && let Some(Some(target)) = self.targets.get(*handle as usize)
         {
-            return Some(OpenTarget {
+            return Some(TargetHandle {
                 handle: *handle,
                 serial: target.serial,
                 gate: target.gate.clone(),
@@ -363,7 +363,7 @@ impl Outward {
             handle,
             name: &name,
         });
-        Some(OpenTarget {
+        Some(TargetHandle {
             handle,
             serial: self.serial,
             gate,
@@ -376,7 +376,7 @@ impl Outward {
     pub(crate) fn connected(
         &mut self,
         number: u64,
-        proof: Option<Proof>,
+        proof: Option<ConnectionProof>,
         peers_largest: usize,
     ) -> Vec<Action> {
         self.connection = number;
@@ -425,7 +425,7 @@ impl Outward {
         self.control.clear();
     }
 
-    pub(crate) fn proof(&self) -> Option<&Proof> {
+    pub(crate) fn proof(&self) -> Option<&ConnectionProof> {
         self.proof.as_ref()
     }
 }

@@ -9,7 +9,7 @@ use sealbus_seal::{Credential, Identity, Trust};
 use tokio::net::TcpStream;
 
 use crate::config::MeshConfig;
-use crate::frame::Token;
+use crate::frame::RandomId;
 use crate::greeting::{self, Greeted, GreetingError, Opened};
 
 /// Both ends of TLS, and the certificate that this process shows at them.
@@ -43,7 +43,7 @@ impl Tls {
 /// The facts about this process for its connections.
 pub(crate) struct OwnProcess {
     pub(crate) config: Arc<MeshConfig>,
-    pub(crate) incarnation: Token,
+    pub(crate) incarnation: RandomId,
     pub(crate) process_uri: String,
     /// The address at which it listens.
     pub(crate) address: SocketAddr,

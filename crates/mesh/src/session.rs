@@ -13,7 +13,7 @@ use std::io::IoSlice;
 
 use sealbus_fipa::bitefficient::Rest;
 
-use crate::frame::{Frame, Hello, Token};
+use crate::frame::{Frame, Hello, RandomId};
 
 pub use unacknowledged::Shared;
 use unacknowledged::Unacknowledged;
@@ -79,15 +79,15 @@ pub struct Session {
     told: u64,
     /// Bytes and signatures received that the other side was not told of.
     untold: (usize, usize),
-    id: Token,
+    id: RandomId,
     /// Whether the other side is known to have taken up `id`.
     is_confirmed: bool,
-    peer: Token,
-    given_up: Token,
+    peer: RandomId,
+    given_up: RandomId,
 }
 
 /// No session.
-const NONE: Token = [0; 16];
+const NONE: RandomId = [0; 16];
 
 impl Default for Session {
     fn default() -> Self {
@@ -107,7 +107,7 @@ impl Default for Session {
 
 impl Session {
     /// No session yet, on the side that has given up this one.
-    pub fn after(given_up: Token) -> Self {
+    pub fn after(given_up: RandomId) -> Self {
         Self {
             given_up,
             ..Self::default()
@@ -290,8 +290,8 @@ impl Session {
     pub fn accepted(
         &mut self,
         agreement: Agreement,
-        peer: Token,
-        fresh: Token,
+        peer: RandomId,
+        fresh: RandomId,
         hello: &mut Hello<'_>,
     ) {
         if agreement != Agreement::Resumed {
@@ -341,7 +341,7 @@ impl Session {
     }
 
     /// The session that this side gives up if it forgets everything now, or gave up before.
-    pub fn given_up(&self) -> Token {
+    pub fn given_up(&self) -> RandomId {
         // If a peer took up a session of which this side is not sure, the peer itself is sure of it.
         match self.is_confirmed {
             true => self.id,

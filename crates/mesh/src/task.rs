@@ -9,7 +9,7 @@ use sealbus_seal::VerifiedIdentity;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::frame::{Frame, GoodbyeReason, Hello, PREFACE, PROTOCOL_VERSION, Token};
+use crate::frame::{Frame, GoodbyeReason, Hello, PREFACE, PROTOCOL_VERSION, RandomId};
 use crate::greeting::{Greeted, GreetingError, Opened, now, say_goodbye};
 use crate::inward::Inward;
 use crate::link::Link;
@@ -26,7 +26,7 @@ pub(crate) struct Task {
     pub(crate) connections: mpsc::Receiver<Greeted>,
     /// The peer has given up its connections with this number or a smaller one, except the last connection.
     pub(crate) peer_number: u64,
-    pub(crate) peer_incarnation: Option<Token>,
+    pub(crate) peer_incarnation: Option<RandomId>,
     /// The identity that the peer proved on the last connection.
     pub(crate) proved: Option<VerifiedIdentity>,
 }
@@ -360,7 +360,7 @@ impl Task {
         &mut self,
         wire: crate::wire::Wire,
         peer: Option<VerifiedIdentity>,
-        proof: Option<crate::outward::Proof>,
+        proof: Option<crate::outward::ConnectionProof>,
         inbox: Vec<u8>,
         largest_message: u32,
     ) -> Option<Established> {
@@ -436,8 +436,8 @@ async fn wait_for_request(link: &Link) {
 #[derive(Clone)]
 struct OwnHello {
     resumed: bool,
-    session: Token,
-    given_up: Token,
+    session: RandomId,
+    given_up: RandomId,
     received: u64,
     connection: u64,
 }

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sealbus_mesh::frame::{Frame, Hello, PROTOCOL_VERSION, Token, parse};
+use sealbus_mesh::frame::{Frame, Hello, PROTOCOL_VERSION, RandomId, parse};
 use sealbus_mesh::session::{Agreement, Judgement, Session, Shared, Taken, judge};
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ enum Report {
 
 struct Side {
     session: Session,
-    incarnation: Token,
+    incarnation: RandomId,
     /// Messages of the process's present life.
     accepted: Vec<u64>,
     reports: HashMap<u64, Report>,
@@ -91,7 +91,7 @@ struct World {
     owed: HashMap<u64, usize>,
 }
 
-fn token(world_token: &mut u8) -> Token {
+fn token(world_token: &mut u8) -> RandomId {
     *world_token = world_token
         .checked_add(1)
         .expect("more tokens than a schedule has steps");
@@ -429,7 +429,7 @@ impl World {
     }
 }
 
-fn hello(incarnation: Token) -> Hello<'static> {
+fn hello(incarnation: RandomId) -> Hello<'static> {
     Hello {
         version: PROTOCOL_VERSION,
         level: 0,

@@ -4,7 +4,7 @@ use aws_lc_rs::aead::AES_128_GCM;
 use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey, X25519};
 use aws_lc_rs::error::Unspecified;
 use mls_rs::crypto::{HpkeCiphertext, HpkePublicKey, HpkeSecretKey};
-use sealbus_seal::encryption::{Messages, Secret, Suite};
+use sealbus_seal::encryption::{EncryptionContext, SharedSecret, Suite};
 use zeroize::Zeroizing;
 
 use crate::primitives::{self, CryptoError};
@@ -23,11 +23,14 @@ const OF_KEM: &[u8] = b"HPKE-v1KEM\x00\x20";
 const LENGTH: &[u8] = &[0, KEY as u8];
 
 /// `LabeledExtract` and `LabeledExpand` of the KEM. All its secrets have the length of a key.
-fn labeled(extracted: (&[u8], &[u8]), expanded: (&[u8], &[u8])) -> Result<Secret, CryptoError> {
+fn labeled(
+    extracted: (&[u8], &[u8]),
+    expanded: (&[u8], &[u8]),
+) -> Result<SharedSecret, CryptoError> {
     let secret = primitives::extract(&[], &[OF_KEM, extracted.0, extracted.1]);
     let info = [LENGTH, OF_KEM, expanded.0, expanded.1];
     let expanded = primitives::expand(&secret, &info, KEY)?;
-    let mut secret = Secret::default();
+    let mut secret = SharedSecret::default();
     secret.copy_from_slice(&expanded);
     Ok(secret)
 }
@@ -49,7 +52,7 @@ fn shared(
     other: &[u8],
     sent: &[u8],
     receiver: &[u8],
-) -> Result<Secret, CryptoError> {
+) -> Result<SharedSecret, CryptoError> {
     let other = UnparsedPublicKey::new(&X25519, other);
     let context = [sent, receiver].concat();
     agreement::agree(own, other, Unspecified.into(), |secret| {
@@ -67,7 +70,7 @@ pub(crate) fn seal(
     let sent = own.compute_public_key()?;
     let shared = shared(&own, receiver, sent.as_ref(), receiver)?;
     let mut ciphertext = message.to_vec();
-    Messages::new(&SUITE, &shared, info)?.seal(associated, &mut ciphertext)?;
+    EncryptionContext::new(&SUITE, &shared, info)?.seal(associated, &mut ciphertext)?;
     Ok(HpkeCiphertext {
         kem_output: sent.as_ref().to_vec(),
         ciphertext,
@@ -83,7 +86,7 @@ pub(crate) fn open(
     let own = private_key(secret)?;
     let shared = shared(&own, &sealed.kem_output, &sealed.kem_output, public)?;
     let mut opened = Zeroizing::new(sealed.ciphertext.clone());
-    let length = Messages::new(&SUITE, &shared, info)?
+    let length = EncryptionContext::new(&SUITE, &shared, info)?
         .open(associated, &mut opened)?
         .len();
     opened.truncate(length);

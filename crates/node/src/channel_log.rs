@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::processes::Place;
+use super::processes::RequestPlace;
 use super::shared::Shared;
 use sealbus_control::ask::Ask;
 use sealbus_control::channel_log::{
@@ -105,7 +105,7 @@ impl Shared {
         node: &str,
         question: LogQuestion,
         bytes: usize,
-        place: &mut Place,
+        place: &mut RequestPlace,
         answer: &mut Answer,
     ) -> Result<LogAnswer, Fault> {
         let present = at_once(&question);

@@ -14,9 +14,9 @@ use tokio::process::{Child, Command};
 
 use super::control_groups::NewGroup;
 use super::descendants::{raw, stat};
-use super::isolation::Sealing;
+use super::isolation::ProgramIsolation;
 use sealbus_control::node::{Exit, Launch};
-use sealbus_launcher::{Launching, NotSealed, Step};
+use sealbus_launcher::{IsolationStep, Launching, NotIsolated};
 use sealbus_manifest::isolation::Isolation;
 use sealbus_manifest::program::locate;
 use sealbus_process::attachment::{TLS, secret_text};
@@ -109,7 +109,7 @@ pub(crate) fn start(
     launch: &Launch,
     log: &File,
     invitation: &Invitation<'_>,
-    sealing: &Sealing,
+    sealing: &ProgramIsolation,
     (mode, slot, group, work): (Isolation, Option<u32>, Option<&NewGroup>, PathBuf),
 ) -> Result<Starting, String> {
     let directory = Path::new(launch.directory.as_deref().unwrap_or("."));
@@ -172,15 +172,15 @@ impl Starting {
     /// Waits until the program runs, sealed as its plan says.
     ///
     /// # Errors
-    /// [`NotSealed`]: it never ran.
-    pub(crate) async fn sealed(mut self) -> Result<Child, NotSealed> {
+    /// [`NotIsolated`]: it never ran.
+    pub(crate) async fn sealed(mut self) -> Result<Child, NotIsolated> {
         let Some(launching) = self.launching else {
             return Ok(self.child);
         };
         let sealed = tokio::task::spawn_blocking(|| launching.wait()).await;
         let sealed = sealed.unwrap_or_else(|error| {
-            Err(NotSealed {
-                step: Step::Session,
+            Err(NotIsolated {
+                step: IsolationStep::Session,
                 cause: error.to_string(),
                 errno: None,
             })
@@ -237,7 +237,7 @@ mod tests {
     use sealbus_seal::token::Purpose;
     use sealbus_seal::{Fingerprint, PlatformName};
 
-    use super::super::isolation::{IsolationConfig, SLOTS};
+    use super::super::testing::no_isolation;
     use super::*;
 
     #[tokio::test]
@@ -257,13 +257,8 @@ mod tests {
             socket: Path::new("/nowhere"),
             token: &token,
         };
-        let config = IsolationConfig {
-            mode: Some(Isolation::None),
-            launcher: PathBuf::new(),
-            hidden: Vec::new(),
-            slots: SLOTS,
-        };
-        let sealing = Sealing::open(config, folder.path()).await.unwrap();
+        let config = no_isolation();
+        let sealing = ProgramIsolation::open(config, folder.path()).await.unwrap();
         let log_file = File::create(&log).unwrap();
         let work = sealing.folder_of("g", None).unwrap();
         let open = (Isolation::None, None, None, work);

@@ -10,7 +10,7 @@ use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin, origin_of};
 use sealbus_seal::Identity;
 use tokio::sync::oneshot;
 
-use super::processes::{AfterMove, Frozen};
+use super::processes::{AfterMove, FrozenProcess};
 use super::shared::Shared;
 use sealbus_control::attachment::{AttachmentNotice, FrozenPart};
 use sealbus_control::clock::now;
@@ -68,23 +68,28 @@ impl Shared {
         let give_up = || self.processes.give_up_freeze(process, freeze);
         let size = result.or_else(|fault| give_up().ok_or(fault))?;
         let (shared, process) = (self.clone(), process.to_owned());
-        tokio::spawn(async move { shared.forget_frozen(&process).await });
+        tokio::spawn(async move { shared.forget_frozen_later(&process).await });
         Ok(size as u64)
     }
 
     /// Takes a part of a process's frozen agents.
-    pub(crate) async fn frozen_part(
+    pub(crate) async fn take_frozen_part(
         &self,
         process: &str,
         freeze: u64,
         part: &FrozenPart,
     ) -> Result<(), Fault> {
-        let Some(whole) = self.processes.frozen_part(process, freeze, part)? else {
+        let Some(whole) = self.processes.add_frozen_part(process, freeze, part)? else {
             return Ok(());
         };
         // From here on the agents may live elsewhere, and the node must know that after a restart.
         self.processes.note(process, &self.memory).await;
-        self.processes.handed_in(process, whole)
+        let taken = self.processes.handed_in(process, whole);
+        if taken.is_err() {
+            // The agents go on here. After a restart, a node with the note above would keep them at rest.
+            self.processes.note(process, &self.memory).await;
+        }
+        taken
     }
 
     /// The keys of a frozen process for sealed messages, sealed to the process that restores its agents on the node
@@ -105,7 +110,7 @@ impl Shared {
     }
 
     /// Forgets frozen agents some time after their process ended. If nobody has fetched them, nobody restores them any more.
-    async fn forget_frozen(&self, process: &str) {
+    async fn forget_frozen_later(&self, process: &str) {
         loop {
             tokio::time::sleep(FROZEN_KEPT).await;
             if self.processes.with(process, |_| ()).is_err() {
@@ -136,7 +141,7 @@ impl Shared {
 
 impl Shared {
     /// Posts the answers of agents that have ended, and that nobody restores, to what they have not read.
-    async fn answer_unread(&self, process: &str, frozen: &Frozen) {
+    async fn answer_unread(&self, process: &str, frozen: &FrozenProcess) {
         let platform = self.platform.read().name.clone();
         let answers = answers(frozen, &platform, origin_of(process, new_origin()), now());
         tracing::warn!(
@@ -155,7 +160,12 @@ impl Shared {
 
 /// The answers of the agents of a process to what they have not read. Only the process says who wrote that, so the answers
 /// are in the agents' names, and not in the platform's.
-fn answers(frozen: &Frozen, platform: &str, origin: u64, posted: UnixMillis) -> Vec<PostedLetter> {
+fn answers(
+    frozen: &FrozenProcess,
+    platform: &str,
+    origin: u64,
+    posted: UnixMillis,
+) -> Vec<PostedLetter> {
     let agents: Vec<FrozenAgent> = serde_json::from_slice(&frozen.bytes).unwrap_or_default();
     let mut sequences: HashMap<String, u64> = HashMap::new();
     let mut letters = Vec::new();
@@ -255,9 +265,9 @@ mod tests {
             mailbox: mailbox.clone(),
         };
         let bytes = serde_json::to_vec(&[frozen("bob"), frozen("mallory")]).unwrap();
-        let handed_in = Frozen {
+        let handed_in = FrozenProcess {
             bytes: Arc::new(bytes),
-            ..Frozen::begun(1, vec!["bob".to_owned()], "node-2")
+            ..FrozenProcess::begun(1, vec!["bob".to_owned()], "node-2")
         };
         let letters = answers(&handed_in, "factory", 3, 1);
         assert_eq!(letters.len(), 2);
@@ -274,7 +284,7 @@ mod tests {
             assert_eq!(answer.sender().unwrap().name(), "bob@factory");
             assert_eq!(answer.in_reply_to().unwrap().text().unwrap(), "7");
         }
-        let nonsense = Frozen {
+        let nonsense = FrozenProcess {
             bytes: Arc::new(b"nonsense".to_vec()),
             ..handed_in
         };
@@ -297,9 +307,9 @@ mod tests {
                 provenance: WaitingProvenance::Claimed,
             }],
         };
-        let handed_in = Frozen {
+        let handed_in = FrozenProcess {
             bytes: Arc::new(serde_json::to_vec(&[agent]).unwrap()),
-            ..Frozen::begun(1, vec!["bob".to_owned()], "node-2")
+            ..FrozenProcess::begun(1, vec!["bob".to_owned()], "node-2")
         };
         let letters = answers(&handed_in, "factory", 3, 1);
         assert_eq!(letters.len(), 1);

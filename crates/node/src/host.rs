@@ -27,7 +27,7 @@ pub(crate) struct NodeHost {
 }
 
 impl NodeHost {
-    async fn certify_itself(
+    async fn request_own_certificate(
         &self,
         subject: Subject,
         request: Vec<u8>,
@@ -36,7 +36,7 @@ impl NodeHost {
         if self.shared.presence.borrow().is_some() {
             let result = self
                 .shared
-                .certify(process, subject.clone(), request.clone())
+                .request_certificate(process, subject.clone(), request.clone())
                 .await;
             match result {
                 Err(fault) if fault.code == FaultCode::Unavailable => {}
@@ -58,7 +58,10 @@ impl NodeHost {
     async fn carry_out(&self, request: AttachmentRequest) -> Result<AttachmentAnswer, Fault> {
         match request {
             AttachmentRequest::Certify { subject, request } => {
-                return Ok(self.certify_itself(subject, request.0).await?.into());
+                return Ok(self
+                    .request_own_certificate(subject, request.0)
+                    .await?
+                    .into());
             }
             AttachmentRequest::Announce { address } => *self.announced.lock() = Some(address),
             AttachmentRequest::Resolve { agent } => {

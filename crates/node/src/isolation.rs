@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sealbus_launcher::{NotSealed, Order, Plan, Probed, launch, probe, public_settings};
+use sealbus_launcher::{NotIsolated, Order, Plan, Probed, launch, probe, public_settings};
 use sealbus_manifest::isolation::{Confinement, Isolation};
 use sealbus_seal::SecurityLevel;
 use tokio::net::UnixListener;
@@ -72,7 +72,7 @@ pub async fn try_isolation(config: &IsolationConfig, directory: &Path) -> io::Re
 }
 
 /// The isolation that a node gives its programs.
-pub(crate) struct Sealing {
+pub(crate) struct ProgramIsolation {
     launcher: PathBuf,
     /// The modes that programs may get, from the strongest on. None if programs cannot be isolated.
     modes: Vec<Isolation>,
@@ -85,7 +85,7 @@ pub(crate) struct Sealing {
     public: Mutex<Option<(Instant, Vec<PathBuf>)>>,
 }
 
-impl Sealing {
+impl ProgramIsolation {
     /// Finds out which modes work.
     pub(crate) async fn open(config: IsolationConfig, directory: &Path) -> Result<Self, NodeError> {
         let system = |what: &str| {
@@ -326,7 +326,7 @@ impl Sealing {
     }
 
     /// Ends every process of a slot. Returns when the processes have got the signal.
-    pub(crate) fn end_slot(&self, uid: u32) -> Result<(), NotSealed> {
+    pub(crate) fn end_slot(&self, uid: u32) -> Result<(), NotIsolated> {
         if let Some(Err(error)) = self.slots.as_ref().map(|slots| slots.used(uid)) {
             tracing::warn!(uid, %error, "the last use of a user cannot be noted");
         }
@@ -358,9 +358,9 @@ pub(crate) fn is_user_of(uid: u32, directory: &Path, group: &str) -> bool {
 }
 
 /// Ends every process of a slot, with the `sealbus` command `launcher`.
-pub(crate) fn end_slot(launcher: &Path, uid: u32) -> Result<(), NotSealed> {
-    let failed = |error: io::Error| NotSealed {
-        step: sealbus_launcher::Step::Execute,
+pub(crate) fn end_slot(launcher: &Path, uid: u32) -> Result<(), NotIsolated> {
+    let failed = |error: io::Error| NotIsolated {
+        step: sealbus_launcher::IsolationStep::Execute,
         cause: error.to_string(),
         errno: error.raw_os_error(),
     };
@@ -377,8 +377,8 @@ pub(crate) fn end_slot(launcher: &Path, uid: u32) -> Result<(), NotSealed> {
 mod tests {
     use super::*;
 
-    fn sealing(modes: &[Isolation]) -> Sealing {
-        Sealing {
+    fn sealing(modes: &[Isolation]) -> ProgramIsolation {
+        ProgramIsolation {
             launcher: PathBuf::new(),
             modes: modes.to_vec(),
             hidden: Vec::new(),
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn a_programs_folder_keeps_its_files_and_is_for_its_user_alone() {
         let place = tempfile::tempdir().unwrap();
-        let node = Sealing {
+        let node = ProgramIsolation {
             work: place.path().join("work"),
             ..sealing(&[])
         };

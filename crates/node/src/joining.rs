@@ -167,21 +167,13 @@ fn joined(joined: Joined, key: KeyPair) -> Result<(Joined, Credential), NodeErro
 
 #[cfg(test)]
 mod tests {
-    use super::super::isolation::{IsolationConfig, SLOTS};
     use super::super::testing;
     use super::*;
-    use sealbus_manifest::isolation::Isolation;
 
     #[tokio::test]
     async fn a_new_certificate_counts_even_if_the_disk_is_full() {
         let folder = tempfile::tempdir().unwrap();
-        let isolation = IsolationConfig {
-            mode: Some(Isolation::None),
-            launcher: "/nowhere".into(),
-            hidden: Vec::new(),
-            slots: SLOTS,
-        };
-        let (shared, _reports) = testing::node(folder.path(), isolation).await;
+        let (shared, _reports) = testing::node(folder.path(), testing::no_isolation()).await;
         let (new, root) = testing::certified();
         let source = CertificateSource::with_root(&shared.credential.load(), &root.into()).unwrap();
         // No file can be written beside the one of the former certificate.

@@ -47,11 +47,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use parking_lot::{Mutex, RwLock};
 use sealbus_journal::JournalError;
 use sealbus_seal::tls::{Acceptor, CertificateSource, TlsError};
 use sealbus_seal::token::Token;
@@ -63,16 +60,15 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use sealbus_control::NodeDescription;
-use sealbus_control::directory::{MOST_FOLLOWED, RecentNames, Replica};
 use sealbus_control::enrolment::Joined;
 use sealbus_control::local::forbid_inspection;
 use sealbus_enrolment::{ATTACHMENT, Enrolment, EnrolmentError, accept, bind};
 use sealbus_keeping::node_journal::NodeJournal;
-use sealbus_launcher::NotSealed;
+use sealbus_launcher::NotIsolated;
 use sealbus_manifest::isolation::Isolation;
 
 pub use control_groups::{ControlGroups, settle};
-use isolation::Sealing;
+use isolation::ProgramIsolation;
 pub use isolation::{IsolationConfig, SLOTS, try_isolation};
 use joining::{come_back_patiently, join, while_coming_back};
 use leaders::Leaders;
@@ -81,11 +77,9 @@ use log::Logs;
 pub use log::{log_of, set_aside};
 use memory::Memory;
 pub use memory::MemoryError;
-use processes::Processes;
 use reports::Reports;
 use serve::Newcomer;
-use shared::{Leave, Shared};
-use witness::Witnesses;
+use shared::{Leave, NodeParts, Shared};
 
 /// The socket to which processes attach, in the node's state directory. Its folder has nothing else in it, so that
 /// programs can be let into it.
@@ -175,7 +169,7 @@ pub enum NodeError {
         /// The isolation.
         mode: Isolation,
         /// The step that failed.
-        error: NotSealed,
+        error: NotIsolated,
     },
     /// A socket or directory could not be made.
     #[error("the node cannot {what}: {error}")]
@@ -197,7 +191,7 @@ impl Node {
         forbid_inspection();
         descendants::adopt();
         let memory = Memory::open(&config.directory)?;
-        let sealing = Sealing::open(config.isolation.clone(), &config.directory).await?;
+        let sealing = ProgramIsolation::open(config.isolation.clone(), &config.directory).await?;
         let description = describe(config.address);
         let (joined, enrolment, credential) = match (memory.known()?, &config.token) {
             (None, None) => return Err(NodeError::NoToken(config.directory)),
@@ -240,7 +234,7 @@ impl Node {
     async fn run(
         config: NodeConfig,
         memory: Memory,
-        sealing: Sealing,
+        sealing: ProgramIsolation,
         joined: Joined,
         enrolment: Enrolment,
         credential: Credential,
@@ -289,51 +283,26 @@ impl Node {
             opened.map_err(|error| system("open its journal")(error.into()))??
         };
         let remembered = memory.processes()?;
-        let leaders = Leaders::new(enrolment.clone(), memory.clone())?;
+        let leaders = Leaders::new(enrolment, memory.clone())?;
         leaders.obey(joined.term).map_err(EnrolmentError::Refused)?;
         if leaders.are_at(&joined.masters) {
             memory.keep_identity(&joined.name, &leaders.enrolment(), &credential)?;
         }
         let (reports, queue) = Reports::new();
         let source = CertificateSource::with_root(&credential, &root.into())?;
-        let shared = Arc::new(Shared {
+        let shared = Shared::new(NodeParts {
             name: joined.name.clone(),
             description,
-            platform: RwLock::new(joined.platform.clone()),
-            credential: ArcSwap::from_pointee(credential),
+            platform: joined.platform.clone(),
+            credential,
             leaders,
             trust,
-            held: Mutex::default(),
-            denying: tokio::sync::Mutex::default(),
-            lacks_denials: AtomicBool::new(false),
-            holds_later_denials: AtomicBool::new(false),
-            lacks_denials_beside: AtomicBool::new(false),
-            replica: Mutex::new(Replica::default()),
-            former: Mutex::default(),
-            questions: AtomicUsize::new(0),
-            wanting: tokio::sync::Notify::new(),
-            telling: tokio::sync::Mutex::default(),
-            heard: watch::Sender::default(),
-            nodes: Mutex::default(),
-            asked: Mutex::new(RecentNames::new(MOST_FOLLOWED)),
-            processes: Processes::default(),
-            post: Arc::new(opened.post),
-            letters_in_order: tokio::sync::Mutex::default(),
-            channel_logs: Arc::new(opened.logs),
-            journal: opened.journal,
+            journal: opened,
             logs,
-            refusals: Mutex::default(),
-            witness: Witnesses::new(memory.directory()),
             memory,
-            presence: watch::Sender::new(None),
             reports,
-            socket: path,
-            root: enrolment.root,
-            sealing: Arc::new(sealing),
-            rooms: Mutex::default(),
+            sealing,
             attachment,
-            leaving: watch::Sender::new(None),
-            parted: watch::Sender::new(false),
         });
         shared.deny_list_changed(joined.deny_list.clone()).await;
         shared.take_over(remembered);

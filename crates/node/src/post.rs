@@ -299,7 +299,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use sealbus_control::Blob;
-    use sealbus_control::post::{About, Cover};
+    use sealbus_control::post::{AboutLetter, Cover};
     use sealbus_fipa::{AclMessage, Aid};
 
     use super::*;
@@ -325,7 +325,7 @@ mod tests {
                 expiry: 1,
                 valid_from: None,
                 receipt: None,
-                about: is_notice.then(|| About {
+                about: is_notice.then(|| AboutLetter {
                     receiver: "carol".to_owned(),
                     number: 1,
                 }),

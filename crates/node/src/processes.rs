@@ -23,18 +23,18 @@ use super::memory::Remembered;
 use super::peer::Peer;
 pub(super) use asking::wanted;
 use channel_users::Channels;
-use frozen::Freezing;
-pub(crate) use frozen::{AfterMove, Frozen};
+use frozen::FreezeInProgress;
+pub(crate) use frozen::{AfterMove, FrozenProcess};
 use placement::Entries;
 pub(crate) use placement::{Placement, listed};
 use sealbus_control::clock::now;
 use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
 use sealbus_control::node::{Exit, Inheritance, Launch, RunningProcess};
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 use sealbus_control::{AgentState, Fault, FaultCode};
 pub(crate) use starts::{Begun, Outcome};
-use turn::{Elsewhere, Places};
-pub(crate) use turn::{Place, Turn};
+use turn::{Elsewhere, RequestPlaces};
+pub(crate) use turn::{RequestPlace, Turn};
 
 /// Most agents that a process asks for and gets news of. It hears of others when it writes to them.
 const MOST_ASKED: usize = MOST_FOLLOWED;
@@ -49,7 +49,7 @@ const REFUSALS: Allowance = Allowance {
 pub(crate) struct Processes {
     start: Instant,
     pub(super) entries: Mutex<Entries>,
-    pub(super) frozen: Mutex<HashMap<String, Frozen>>,
+    pub(super) frozen: Mutex<HashMap<String, FrozenProcess>>,
     pub(super) ended: Arc<Mutex<Ends>>,
     elsewhere: Elsewhere,
 }
@@ -109,11 +109,11 @@ pub(super) struct Entry {
     pub(super) is_stopped: bool,
     /// The reason for which the node ends it by force, if there is one.
     pub(super) verdict: Option<Exit>,
-    pub(super) connection: Option<(u64, Caller)>,
+    pub(super) connection: Option<(u64, RpcCaller)>,
     /// The number of the present connection, or of the last one. The earlier ones end.
     present: watch::Sender<u64>,
     /// The places for its requests.
-    places: Places,
+    places: RequestPlaces,
     pub(super) address: Option<SocketAddr>,
     channels: Channels,
     pub(super) agents: BTreeMap<String, AgentState>,
@@ -125,7 +125,7 @@ pub(super) struct Entry {
     refusals: Budget,
     /// Agents that it asked for.
     pub(super) asked: RecentNames,
-    pub(super) freezing: Option<Freezing>,
+    pub(super) freezing: Option<FreezeInProgress>,
     /// Held by the task that notes the process on disk.
     pub(super) noting: Arc<tokio::sync::Mutex<()>>,
 }
@@ -140,7 +140,7 @@ impl Entry {
             verdict: None,
             connection: None,
             present: watch::Sender::default(),
-            places: Places::default(),
+            places: RequestPlaces::default(),
             address: None,
             channels: Channels::Unused,
             agents: BTreeMap::new(),
@@ -193,7 +193,7 @@ impl Processes {
     }
 
     /// All connections, by process.
-    pub(crate) fn callers(&self) -> Vec<(String, Caller)> {
+    pub(crate) fn callers(&self) -> Vec<(String, RpcCaller)> {
         let entries = self.entries.lock();
         let connected = |(process, entry): (&String, &Entry)| {
             let (_, caller) = entry.connection.as_ref()?;
@@ -203,12 +203,12 @@ impl Processes {
     }
 
     /// The connection to a process.
-    pub(crate) fn connection(&self, process: &str) -> Option<(u64, Caller)> {
+    pub(crate) fn connection(&self, process: &str) -> Option<(u64, RpcCaller)> {
         self.entries.lock().get(process)?.connection.clone()
     }
 
     /// The processes that are attached now, each with the way to ask it.
-    pub(crate) fn attached(&self) -> Vec<(Arc<Placement>, Caller)> {
+    pub(crate) fn attached(&self) -> Vec<(Arc<Placement>, RpcCaller)> {
         let entries = self.entries.lock();
         let attached = entries.values().filter_map(|entry| {
             let (_, caller) = entry.connection.as_ref()?;
@@ -356,7 +356,7 @@ impl Processes {
     pub(crate) fn connect(
         &self,
         process: &str,
-        caller: &Caller,
+        caller: &RpcCaller,
         connection: u64,
     ) -> Result<Turn, Fault> {
         self.with(process, |entry| {

@@ -40,7 +40,7 @@ impl Shared {
 
     /// Carries a signing request to the CA of the Master that leads, and, if that does not answer, to those of the others. One
     /// that has been silent is not waited for first.
-    pub(crate) async fn certify(
+    pub(crate) async fn request_certificate(
         &self,
         process: &str,
         subject: Subject,
@@ -53,7 +53,7 @@ impl Shared {
         }
         let chain = match renewed {
             Some(chain) => chain,
-            None => match self.certify_on_bus(process, &subject, &request).await {
+            None => match self.request_on_bus(process, &subject, &request).await {
                 Err(fault) if !is_silent && is_away(&fault) => {
                     let renewed = self.renew_elsewhere(process, &subject, &request).await;
                     renewed.ok_or(fault)?
@@ -73,7 +73,7 @@ impl Shared {
         }
     }
 
-    async fn certify_on_bus(
+    async fn request_on_bus(
         &self,
         process: &str,
         subject: &Subject,

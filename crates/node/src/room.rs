@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Stat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, Stat, fchmod, fstat, statat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::ownership::{MOST_DEEP, open_folder};
 
@@ -22,8 +23,12 @@ const BLOCK: u64 = 512;
 /// Most open files of a program that are looked at.
 const MOST_OPEN: usize = 1 << 20;
 
+/// The rights to a folder without which nobody can search it.
+const SEARCH: Mode = Mode::RUSR.union(Mode::XUSR);
+
 /// The room that a folder takes, in bytes. It is at least `most`, and the search is over, once it is more than that. None
-/// if the folder hides some of it: folders in it are closed to the node, or more than [`MOST_DEEP`] lie in each other.
+/// if the folder hides some of it: folders in it are closed to the node and not the node's own, were closed during the search, or
+/// more than [`MOST_DEEP`] lie in each other.
 ///
 /// # Errors
 /// The system's, for other reasons.
@@ -33,16 +38,79 @@ pub(crate) fn room_of(folder: &Path, most: u64) -> io::Result<Option<u64>> {
         found: 0,
         linked: HashSet::new(),
     };
-    let searched = match open_folder(CWD, folder) {
-        Ok(None) => return Ok(Some(0)),
-        Ok(Some(opened)) => search.add_all(&opened, MOST_DEEP),
-        Err(error) => Err(error),
+    let about = match statat(CWD, folder, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(Some(0)),
+        about => about?,
     };
-    match searched {
+    match search.enter(CWD, folder, &about, MOST_DEEP) {
         Ok(()) => Ok(Some(search.found)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// A folder that is open for a search. If its program had closed it, it is closed again after that.
+struct SearchedFolder {
+    folder: OwnedFd,
+    /// Its mode before, if it was closed.
+    closed: Option<Mode>,
+}
+
+impl Drop for SearchedFolder {
+    fn drop(&mut self) {
+        let Some(closed) = self.closed else { return };
+        // The program may have chosen another mode meanwhile, and that stays.
+        let is_ours = |about: Stat| Mode::from_raw_mode(about.st_mode) == closed | SEARCH;
+        if fstat(&self.folder).is_ok_and(is_ours) {
+            let _ = fchmod(&self.folder, closed);
+        }
+    }
+}
+
+/// Opens a folder for a search. A program that has the node's own user may have closed the folder to that user, and would hide
+/// from the node how much lies there. Its owner may open it all the same. `about` is known of it.
+fn open(
+    around: impl AsFd,
+    name: impl rustix::path::Arg,
+    about: &Stat,
+) -> io::Result<Option<SearchedFolder>> {
+    let is_closed = !Mode::from_raw_mode(about.st_mode).contains(SEARCH);
+    if is_closed && about.st_uid == geteuid().as_raw() {
+        return open_closed(around, name);
+    }
+    let folder = open_folder(around, name)?;
+    let closed = None;
+    Ok(folder.map(|folder| SearchedFolder { folder, closed }))
+}
+
+#[cfg(target_os = "linux")]
+fn open_closed(
+    around: impl AsFd,
+    name: impl rustix::path::Arg,
+) -> io::Result<Option<SearchedFolder>> {
+    use std::os::fd::AsRawFd;
+
+    use rustix::fs::{OFlags, chmod, openat};
+
+    // The program may put something else in its place meanwhile, and the rights of that must not change.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = match openat(around, name, flags, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => return Ok(None),
+        found => found?,
+    };
+    let mode = Mode::from_raw_mode(fstat(&found)?.st_mode);
+    chmod(
+        format!("/proc/self/fd/{}", found.as_raw_fd()),
+        mode | SEARCH,
+    )?;
+    let folder = open_folder(&found, c".")?;
+    let closed = Some(mode);
+    Ok(folder.map(|folder| SearchedFolder { folder, closed }))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_closed(_: impl AsFd, _: impl rustix::path::Arg) -> io::Result<Option<SearchedFolder>> {
+    Err(io::ErrorKind::PermissionDenied.into())
 }
 
 struct Search {
@@ -53,6 +121,19 @@ struct Search {
 }
 
 impl Search {
+    fn enter(
+        &mut self,
+        around: impl AsFd,
+        name: impl rustix::path::Arg,
+        about: &Stat,
+        deepest: usize,
+    ) -> io::Result<()> {
+        match open(around, name, about)? {
+            Some(opened) => self.add_all(&opened.folder, deepest),
+            None => Ok(()),
+        }
+    }
+
     fn add_all(&mut self, folder: &OwnedFd, deepest: usize) -> io::Result<()> {
         let Some(deepest) = deepest.checked_sub(1) else {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -63,23 +144,24 @@ impl Search {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let inner = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            let about = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(about) => {
                     self.add(&about);
-                    FileType::from_raw_mode(about.st_mode) == FileType::Directory
+                    Some(about)
                 }
                 // It is gone meanwhile.
                 Err(Errno::NOENT) => {
                     self.found = self.found.saturating_add(NAME);
-                    false
+                    None
                 }
                 Err(error) => return Err(error.into()),
             };
             if self.found > self.most {
                 return Ok(());
             }
-            if inner && let Some(inner) = open_folder(folder, name)? {
-                self.add_all(&inner, deepest)?;
+            let is_folder = |it: &Stat| FileType::from_raw_mode(it.st_mode) == FileType::Directory;
+            if let Some(about) = about.filter(is_folder) {
+                self.enter(folder, name, &about, deepest)?;
             }
         }
         Ok(())
@@ -200,6 +282,9 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::process::{Command, Stdio};
 
+    #[cfg(target_os = "linux")]
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+
     use super::*;
 
     const MUCH: u64 = 1 << 40;
@@ -254,16 +339,50 @@ mod tests {
         assert!(room(place.path()) >= 99 * (FILE + NAME));
     }
 
+    /// Nothing is closed to root, so it gives that right up.
+    #[cfg(target_os = "linux")]
+    fn as_mere_owner<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+        let none = CapabilitySets {
+            effective: CapabilitySet::empty(),
+            permitted: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        };
+        std::thread::scope(|scope| {
+            let of_this_thread = scope.spawn(move || {
+                set_capabilities(None, none).unwrap();
+                work()
+            });
+            of_this_thread.join().unwrap()
+        })
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_a_program_closes_to_its_own_user_is_measured_and_stays_closed() {
+        let place = tempfile::tempdir().unwrap();
+        let own = place.path().join("own");
+        let inner = own.join("inner");
+        fs::create_dir_all(&inner).unwrap();
+        write(&inner.join("file"), 1 << 20);
+        let set = |folder: &Path, mode| {
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        for closed in [0o000, 0o300, 0o400] {
+            set(&inner, closed);
+            set(&own, closed);
+            let found = as_mere_owner(|| room_of(&own, MUCH)).unwrap();
+            assert_eq!(mode(&own), closed);
+            set(&own, 0o700);
+            assert_eq!(mode(&inner), closed);
+            set(&inner, 0o700);
+            assert!(found.is_some_and(|found| found > 1 << 20), "{closed:o}");
+        }
+    }
+
     #[test]
     fn what_a_folder_hides_is_no_room() {
         let place = tempfile::tempdir().unwrap();
-        let closed = place.path().join("closed");
-        fs::create_dir(&closed).unwrap();
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
-        let found = room_of(place.path(), MUCH).unwrap();
-        // Nothing is closed to root.
-        assert_eq!(found.is_none(), fs::read_dir(&closed).is_err());
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
         let mut deep = place.path().to_owned();
         for _ in 0..MOST_DEEP {
             deep.push("d");

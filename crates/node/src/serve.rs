@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::channel_log::waits;
 use super::peer::Peer;
-use super::processes::{Place, Turn};
+use super::processes::{RequestPlace, Turn};
 use super::shared::Shared;
 use sealbus_control::attachment::{
     AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
@@ -24,7 +24,7 @@ use sealbus_control::clock::now;
 use sealbus_control::directory::Slices;
 use sealbus_control::node::{Inheritance, MasterRequest, ask_node};
 use sealbus_control::rpc::{
-    self, Answer, Caller, Closed, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN,
+    self, Answer, ConnectionClosed, Incoming, LONGEST_FRAME, LONGEST_FRAME_UNKNOWN, RpcCaller,
 };
 use sealbus_control::text::excerpt;
 use sealbus_control::{AgentLocation, Blob, Fault, FaultCode, RefusalRecord, Subject};
@@ -182,7 +182,7 @@ where
             Some(Incoming::Notice { .. }) => break,
             None => {
                 let closed = driving.join_next().await;
-                reads_nothing = matches!(closed, Some(Ok(Closed::ReadsNothing)));
+                reads_nothing = matches!(closed, Some(Ok(ConnectionClosed::ReadsNothing)));
                 break;
             }
         };
@@ -210,7 +210,7 @@ where
 async fn admit(
     shared: &Arc<Shared>,
     (ticket, mark): (String, Option<String>),
-    caller: &Caller,
+    caller: &RpcCaller,
     connection: u64,
     peer: Peer,
 ) -> Result<(String, Turn, Welcome), Fault> {
@@ -302,7 +302,7 @@ impl Shared {
         process: &str,
         request: Result<AttachmentRequest, Fault>,
         bytes: usize,
-        mut place: Place,
+        mut place: RequestPlace,
         mut answer: Answer,
     ) {
         let result = match request {
@@ -335,7 +335,9 @@ impl Shared {
                 if let Subject::Agent { name } = &subject {
                     self.check_place(process, name)?;
                 }
-                let chain = self.certify(process, subject.clone(), request.0).await?;
+                let chain = self
+                    .request_certificate(process, subject.clone(), request.0)
+                    .await?;
                 self.processes.certified(process, &subject, chain.clone());
                 let process = process.to_owned();
                 self.report(MasterRequest::Delivered { process, subject });
@@ -408,7 +410,7 @@ impl Shared {
                 return Ok(log.into());
             }
             AttachmentRequest::Frozen { freeze, part } => {
-                self.frozen_part(process, freeze, &part).await?;
+                self.take_frozen_part(process, freeze, &part).await?;
             }
             AttachmentRequest::NotFrozen { reason } => {
                 let reason = excerpt(&reason, LONGEST_REASON);

@@ -16,29 +16,31 @@ use sealbus_seal::{Credential, Fingerprint, Identity, Name, Timestamp, Trust};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::held::HeldCertificates;
-use super::isolation::Sealing;
+use super::isolation::ProgramIsolation;
 use super::leaders::Leaders;
 use super::log::Logs;
 use super::memory::Memory;
 use super::processes::{Placement, Processes};
 use super::reports::Reports;
 use super::room::Rooms;
+use super::socket_of;
 use super::witness::Witnesses;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::directory::{RecentNames, Replica};
+use sealbus_control::directory::{MOST_FOLLOWED, RecentNames, Replica};
 use sealbus_control::host::Command;
 use sealbus_control::names::MASTER;
 use sealbus_control::node::{MasterRequest, ask_master};
-use sealbus_control::rpc::{Caller, Untold};
+use sealbus_control::rpc::{RpcCaller, Untold};
 use sealbus_control::text::excerpt;
 use sealbus_control::{
     AgentLocation, Blob, Fault, FaultCode, NodeDescription, PlatformDescription, ProcessContact,
     PublishedKey, TransportDescription,
 };
-use sealbus_keeping::channel_log::ChannelLogs;
-use sealbus_keeping::post::Post;
+use sealbus_keeping::channel_log::KeptChannelLogs;
+use sealbus_keeping::node_journal::NodeJournal;
+use sealbus_keeping::post::KeptLetters;
 use sealbus_process::Process;
 
 /// How long the Master may take to answer where an agent is, or which key it stated.
@@ -94,11 +96,11 @@ pub(crate) struct Shared {
     pub(crate) asked: Mutex<RecentNames>,
     pub(crate) processes: Processes,
     /// Messages kept for agents that are away.
-    pub(crate) post: Arc<Post>,
+    pub(crate) post: Arc<KeptLetters>,
     /// Held while letters from another node come in, so that they come in in the order in which they were sent.
     pub(crate) letters_in_order: tokio::sync::Mutex<()>,
     /// Logs of persistent channels.
-    pub(crate) channel_logs: Arc<ChannelLogs>,
+    pub(crate) channel_logs: Arc<KeptChannelLogs>,
     /// The journal of both.
     pub(crate) journal: Journal,
     pub(crate) logs: Logs,
@@ -115,7 +117,7 @@ pub(crate) struct Shared {
     /// The fingerprint of the platform's root certificate.
     pub(crate) root: Fingerprint,
     /// The isolation of its programs.
-    pub(crate) sealing: Arc<Sealing>,
+    pub(crate) sealing: Arc<ProgramIsolation>,
     /// The room that their folders took when the disk had room.
     pub(crate) rooms: Mutex<Rooms>,
     /// The address at which programs with tickets attach.
@@ -124,6 +126,22 @@ pub(crate) struct Shared {
     pub(crate) leaving: watch::Sender<Option<Leave>>,
     /// Whether the Master knows that the node has left.
     pub(crate) parted: watch::Sender<bool>,
+}
+
+/// The parts of a node that are there before it begins.
+pub(crate) struct NodeParts {
+    pub(crate) name: String,
+    pub(crate) description: NodeDescription,
+    pub(crate) platform: PlatformDescription,
+    pub(crate) credential: Credential,
+    pub(crate) leaders: Leaders,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) journal: NodeJournal,
+    pub(crate) logs: Logs,
+    pub(crate) memory: Memory,
+    pub(crate) reports: Reports,
+    pub(crate) sealing: ProgramIsolation,
+    pub(crate) attachment: Option<SocketAddr>,
 }
 
 /// The manner in which a node leaves.
@@ -136,6 +154,54 @@ pub(crate) struct Leave {
 }
 
 impl Shared {
+    /// The state of a node that begins.
+    pub(crate) fn new(parts: NodeParts) -> Arc<Self> {
+        let NodeJournal {
+            journal,
+            post,
+            logs: channel_logs,
+        } = parts.journal;
+        Arc::new(Self {
+            name: parts.name,
+            description: parts.description,
+            platform: RwLock::new(parts.platform),
+            credential: ArcSwap::from_pointee(parts.credential),
+            root: parts.leaders.enrolment().root,
+            leaders: parts.leaders,
+            trust: parts.trust,
+            held: Mutex::default(),
+            denying: tokio::sync::Mutex::default(),
+            lacks_denials: AtomicBool::new(false),
+            holds_later_denials: AtomicBool::new(false),
+            lacks_denials_beside: AtomicBool::new(false),
+            replica: Mutex::new(Replica::default()),
+            former: Mutex::default(),
+            questions: AtomicUsize::new(0),
+            wanting: Notify::new(),
+            telling: tokio::sync::Mutex::default(),
+            heard: watch::Sender::default(),
+            nodes: Mutex::default(),
+            asked: Mutex::new(RecentNames::new(MOST_FOLLOWED)),
+            processes: Processes::default(),
+            post: Arc::new(post),
+            letters_in_order: tokio::sync::Mutex::default(),
+            channel_logs: Arc::new(channel_logs),
+            journal,
+            logs: parts.logs,
+            refusals: Mutex::default(),
+            witness: Witnesses::new(parts.memory.directory()),
+            presence: watch::Sender::new(None),
+            reports: parts.reports,
+            socket: socket_of(parts.memory.directory()),
+            memory: parts.memory,
+            sealing: Arc::new(parts.sealing),
+            rooms: Mutex::default(),
+            attachment: parts.attachment,
+            leaving: watch::Sender::new(None),
+            parted: watch::Sender::new(false),
+        })
+    }
+
     /// The address in the certificates of this node and its agents.
     pub(crate) fn address(&self) -> IpAddr {
         self.description.address
@@ -201,7 +267,7 @@ impl Shared {
 
     /// Notifies a process of this node without waiting for it. A process that reads nothing is ended: it would go on
     /// talking to others that it must not believe any more.
-    pub(super) fn tell(&self, process: &str, caller: &Caller, notice: &AttachmentNotice) {
+    pub(super) fn tell(&self, process: &str, caller: &RpcCaller, notice: &AttachmentNotice) {
         if caller.try_notify(notice) == Err(Untold::ReadsNothing) {
             self.end_unreading(process);
         }
@@ -264,7 +330,7 @@ impl Shared {
     }
 
     /// Tells a process that has come the denials that the list of its welcome lacks.
-    pub(crate) fn tell_denials_beside(&self, process: &str, caller: &Caller) {
+    pub(crate) fn tell_denials_beside(&self, process: &str, caller: &RpcCaller) {
         for list in self.trust.outlasting_deny_lists(|_| true) {
             let list = Blob(list.whole());
             self.tell(process, caller, &AttachmentNotice::DenyList { list });

@@ -3,36 +3,31 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use parking_lot::{Mutex, RwLock};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
     CLOCK_SKEW, Credential, Fingerprint, Identity, KeyPair, PlatformName, RootAuthority,
     SigningRequest, Trust, Validity,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use super::isolation::{IsolationConfig, Sealing};
+use super::isolation::{IsolationConfig, ProgramIsolation, SLOTS};
 use super::leaders::Leaders;
 use super::log::Logs;
 use super::memory::Memory;
-use super::processes::Processes;
 use super::reports::Reports;
-use super::shared::Shared;
-use super::witness::Witnesses;
+use super::shared::{NodeParts, Shared};
 use sealbus_control::clock::{now, timestamp};
-use sealbus_control::directory::{MOST_FOLLOWED, RecentNames, Replica};
 use sealbus_control::node::MasterRequest;
 use sealbus_control::{
     Blob, NodeDescription, PlatformDescription, ProcessContact, TransportDescription,
 };
 use sealbus_enrolment::Enrolment;
 use sealbus_keeping::node_journal::NodeJournal;
+use sealbus_manifest::isolation::Isolation;
 
 const NAME: &str = "node-1";
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -57,13 +52,23 @@ pub(crate) fn certified() -> (Credential, Vec<u8>) {
     (credential, root.certificate().to_vec())
 }
 
+/// Programs are not isolated.
+pub(crate) fn no_isolation() -> IsolationConfig {
+    IsolationConfig {
+        mode: Some(Isolation::None),
+        launcher: PathBuf::new(),
+        hidden: Vec::new(),
+        slots: SLOTS,
+    }
+}
+
 /// A node with this state folder, and the reports for its Master.
 pub(crate) async fn node(
     folder: &Path,
     isolation: IsolationConfig,
 ) -> (Arc<Shared>, mpsc::UnboundedReceiver<MasterRequest>) {
     let (credential, root) = certified();
-    let sealing = Sealing::open(isolation, folder).await.unwrap();
+    let sealing = ProgramIsolation::open(isolation, folder).await.unwrap();
     let memory = Memory::open(folder).unwrap();
     let nowhere = ProcessContact {
         node: "master".to_owned(),
@@ -87,7 +92,7 @@ pub(crate) async fn node(
     };
     let opened = NodeJournal::open(&folder.join("journal"), NAME, &platform(), 1 << 20).unwrap();
     let (reports, queue) = Reports::new();
-    let shared = Shared {
+    let shared = Shared::new(NodeParts {
         name: NAME.to_owned(),
         description: NodeDescription {
             address: HERE,
@@ -96,41 +101,16 @@ pub(crate) async fn node(
             version: "0".to_owned(),
             isolation: sealing.at_level("auth"),
         },
-        platform: RwLock::new(description),
-        credential: ArcSwap::from_pointee(credential),
-        root: enrolment.root,
+        platform: description,
+        credential,
         leaders: Leaders::new(enrolment, memory.clone()).unwrap(),
         trust: Arc::new(Trust::new(platform(), &[root.into()], CLOCK_SKEW).unwrap()),
-        held: Mutex::default(),
-        denying: tokio::sync::Mutex::default(),
-        lacks_denials: AtomicBool::new(false),
-        holds_later_denials: AtomicBool::new(false),
-        lacks_denials_beside: AtomicBool::new(false),
-        replica: Mutex::new(Replica::default()),
-        former: Mutex::default(),
-        questions: AtomicUsize::new(0),
-        wanting: tokio::sync::Notify::new(),
-        telling: tokio::sync::Mutex::default(),
-        heard: watch::Sender::default(),
-        nodes: Mutex::default(),
-        asked: Mutex::new(RecentNames::new(MOST_FOLLOWED)),
-        processes: Processes::default(),
-        post: Arc::new(opened.post),
-        letters_in_order: tokio::sync::Mutex::default(),
-        channel_logs: Arc::new(opened.logs),
-        journal: opened.journal,
+        journal: opened,
         logs: Logs::open(folder).unwrap(),
-        refusals: Mutex::default(),
-        witness: Witnesses::new(folder),
         memory,
-        presence: watch::Sender::new(None),
         reports,
-        socket: super::socket_of(folder),
-        sealing: Arc::new(sealing),
-        rooms: Mutex::default(),
+        sealing,
         attachment: Some(SocketAddr::new(HERE, 1)),
-        leaving: watch::Sender::new(None),
-        parted: watch::Sender::new(false),
-    };
-    (Arc::new(shared), queue)
+    });
+    (shared, queue)
 }

@@ -10,7 +10,7 @@ use sealbus_control::node::Cosigning;
 use sealbus_control::{Blob, Fault, FaultCode};
 use sealbus_files::{folder, write_private};
 use sealbus_seal::{CertificateChain, Credential, Identity, Timestamp, Trust};
-use sealbus_transparency::{AddCheckpoint, Checkpoint, LogError, Note, Refusal, Witness};
+use sealbus_transparency::{AddCheckpoint, Checkpoint, LogError, Note, Witness, WitnessRefusal};
 
 /// The folder of the kept checkpoints, in the node's state folder.
 const FOLDER: &str = "witness";
@@ -88,7 +88,7 @@ fn judge(
         .map_err(|error: LogError| storage(&path, &error))?;
     let checkpoint = match Witness::new(key.clone(), latest).consider(&request) {
         Ok(checkpoint) => checkpoint,
-        Err(Refusal::Seen(size)) => return Ok(Cosigning::Seen { size }),
+        Err(WitnessRefusal::Seen(size)) => return Ok(Cosigning::Seen { size }),
         Err(refusal) if refusal.is_alarm() => {
             tracing::error!(authority = %name, %refusal, "THE ISSUANCE LOG IS NOT WHAT IT WAS");
             // Both checkpoints together are the evidence.

@@ -13,4 +13,4 @@ mod name;
 mod token;
 
 pub use name::{KeyName, NameError};
-pub use token::{TokenError, TokenKey};
+pub use token::{TokenKey, TokenKeyError};

@@ -39,7 +39,7 @@ static REFUSED: Mutex<BTreeMap<(PathBuf, u64, PathBuf), SystemTime>> = Mutex::ne
 
 /// Why a key in a token cannot be used.
 #[derive(Debug, ThisError)]
-pub enum TokenError {
+pub enum TokenKeyError {
     /// The name is none.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -127,18 +127,18 @@ impl TokenKey {
     /// The key with this name.
     ///
     /// # Errors
-    /// [`TokenError`].
-    pub fn open(name: &KeyName) -> Result<Self, TokenError> {
+    /// [`TokenKeyError`].
+    pub fn open(name: &KeyName) -> Result<Self, TokenKeyError> {
         Ok(Self::of(name, opened(name)?))
     }
 
     /// The key with this name, which is made in the token if it is not there. It cannot be taken out.
     ///
     /// # Errors
-    /// [`TokenError`].
-    pub fn open_or_make(name: &KeyName) -> Result<Self, TokenError> {
+    /// [`TokenKeyError`].
+    pub fn open_or_make(name: &KeyName) -> Result<Self, TokenKeyError> {
         match opened(name) {
-            Err(TokenError::NoKey(_)) => {
+            Err(TokenKeyError::NoKey(_)) => {
                 make(name, &log_in(name)?)?;
                 Self::open(name)
             }
@@ -158,17 +158,17 @@ impl TokenKey {
         &self,
         opened: &mut Option<Opened>,
         message: &[u8],
-    ) -> Result<Signature, TokenError> {
+    ) -> Result<Signature, TokenKeyError> {
         if opened.is_none() {
             let again = self::opened(&self.name)?;
             if again.public != self.public {
-                return Err(TokenError::NoKey(self.name.to_string()));
+                return Err(TokenKeyError::NoKey(self.name.to_string()));
             }
             *opened = Some(again);
         }
         let opened = opened
             .as_ref()
-            .ok_or_else(|| TokenError::NoKey(self.name.to_string()))?;
+            .ok_or_else(|| TokenKeyError::NoKey(self.name.to_string()))?;
         signed(&self.name, &opened.session, opened.private, message)
     }
 }
@@ -200,16 +200,16 @@ impl KeyHolder for TokenKey {
     }
 }
 
-fn refused(action: &'static str) -> impl Fn(Error) -> TokenError {
-    move |error| TokenError::Token { action, error }
+fn refused(action: &'static str) -> impl Fn(Error) -> TokenKeyError {
+    move |error| TokenKeyError::Token { action, error }
 }
 
-fn module(path: &Path) -> Result<Pkcs11, TokenError> {
+fn module(path: &Path) -> Result<Pkcs11, TokenKeyError> {
     let mut modules = MODULES.lock();
     if let Some(module) = modules.get(path) {
         return Ok(module.clone());
     }
-    let unusable = |error: Error| TokenError::Module {
+    let unusable = |error: Error| TokenKeyError::Module {
         path: path.to_owned(),
         reason: error.to_string(),
     };
@@ -223,8 +223,8 @@ fn module(path: &Path) -> Result<Pkcs11, TokenError> {
 }
 
 /// The PIN, without the line's end, and when it was written. Others must not be able to read its file.
-fn pin(path: &Path) -> Result<(AuthPin, SystemTime), TokenError> {
-    let unreadable = |reason: String| TokenError::Pin {
+fn pin(path: &Path) -> Result<(AuthPin, SystemTime), TokenKeyError> {
+    let unreadable = |reason: String| TokenKeyError::Pin {
         path: path.to_owned(),
         reason,
     };
@@ -251,7 +251,7 @@ fn pin(path: &Path) -> Result<(AuthPin, SystemTime), TokenError> {
 }
 
 /// A session with the token of a key. All sessions of a process with a token are logged in together.
-fn log_in(name: &KeyName) -> Result<Session, TokenError> {
+fn log_in(name: &KeyName) -> Result<Session, TokenKeyError> {
     let module = module(&name.module)?;
     let slots = module
         .get_slots_with_initialized_token()
@@ -268,20 +268,20 @@ fn log_in(name: &KeyName) -> Result<Session, TokenError> {
         }
     }
     let [(slot, is_at_risk)] = found[..] else {
-        return Err(TokenError::Tokens {
+        return Err(TokenKeyError::Tokens {
             name: name.to_string(),
             found: found.len(),
         });
     };
     // A service that is started again and again tries once each time.
     if is_at_risk {
-        return Err(TokenError::TooManyPins(name.pin.clone()));
+        return Err(TokenKeyError::TooManyPins(name.pin.clone()));
     }
     let (pin, written) = pin(&name.pin)?;
     let mut refused_pins = REFUSED.lock();
     let entry = (name.module.clone(), slot.id(), name.pin.clone());
     if refused_pins.get(&entry) == Some(&written) {
-        return Err(TokenError::WrongPin(name.pin.clone()));
+        return Err(TokenKeyError::WrongPin(name.pin.clone()));
     }
     let session = module
         .open_rw_session(slot)
@@ -293,7 +293,7 @@ fn log_in(name: &KeyName) -> Result<Session, TokenError> {
             _,
         )) => {
             refused_pins.insert(entry, written);
-            Err(TokenError::WrongPin(name.pin.clone()))
+            Err(TokenKeyError::WrongPin(name.pin.clone()))
         }
         Err(error) => Err(refused("log in")(error)),
     }
@@ -311,30 +311,34 @@ fn attributes(name: &KeyName) -> Vec<Attribute> {
 }
 
 /// The one object of this class with the name of the key.
-fn find(name: &KeyName, session: &Session, class: ObjectClass) -> Result<ObjectHandle, TokenError> {
+fn find(
+    name: &KeyName,
+    session: &Session,
+    class: ObjectClass,
+) -> Result<ObjectHandle, TokenKeyError> {
     let mut template = attributes(name);
     template.push(Attribute::Class(class));
     let found = session
         .find_objects(&template)
         .map_err(refused("search a key"))?;
     match found[..] {
-        [] => Err(TokenError::NoKey(name.to_string())),
+        [] => Err(TokenKeyError::NoKey(name.to_string())),
         [one] => Ok(one),
-        _ => Err(TokenError::Keys {
+        _ => Err(TokenKeyError::Keys {
             name: name.to_string(),
             found: found.len(),
         }),
     }
 }
 
-fn opened(name: &KeyName) -> Result<Opened, TokenError> {
+fn opened(name: &KeyName) -> Result<Opened, TokenKeyError> {
     let session = log_in(name)?;
     let private = find(name, &session, ObjectClass::PRIVATE_KEY)?;
     let public = find(name, &session, ObjectClass::PUBLIC_KEY)?;
     let values = session
         .get_attributes(public, &[AttributeType::KeyType, AttributeType::EcPoint])
         .map_err(refused("show a public key"))?;
-    let not_ed25519 = || TokenError::NotEd25519(name.to_string());
+    let not_ed25519 = || TokenKeyError::NotEd25519(name.to_string());
     let mut point = None;
     for value in values {
         match value {
@@ -364,17 +368,17 @@ fn signed(
     session: &Session,
     private: ObjectHandle,
     message: &[u8],
-) -> Result<Signature, TokenError> {
+) -> Result<Signature, TokenKeyError> {
     let mechanism = Mechanism::Eddsa(EddsaParams::new(EddsaSignatureScheme::Ed25519));
     let bytes = session
         .sign(&mechanism, private, message)
         .map_err(refused("sign"))?;
     let bytes =
-        <[u8; 64]>::try_from(bytes).map_err(|_| TokenError::NotEd25519(name.to_string()))?;
+        <[u8; 64]>::try_from(bytes).map_err(|_| TokenKeyError::NotEd25519(name.to_string()))?;
     Ok(Signature::from_bytes(bytes))
 }
 
-fn make(name: &KeyName, session: &Session) -> Result<(), TokenError> {
+fn make(name: &KeyName, session: &Session) -> Result<(), TokenKeyError> {
     let mut public = attributes(name);
     let mut private = public.clone();
     public.extend([

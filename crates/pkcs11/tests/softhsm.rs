@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use cryptoki::context::Pkcs11;
-use sealbus_pkcs11::{KeyName, TokenError, TokenKey};
+use sealbus_pkcs11::{KeyName, TokenKey, TokenKeyError};
 use sealbus_seal::{KeyError, KeyHolder as _};
 
 const PIN: &str = "2468";
@@ -75,7 +75,10 @@ fn a_key_is_made_once_and_signs() {
     };
     write_pin(&folder, PIN, SystemTime::now());
     let name = key(&folder, "ca");
-    assert!(matches!(TokenKey::open(&name), Err(TokenError::NoKey(_))));
+    assert!(matches!(
+        TokenKey::open(&name),
+        Err(TokenKeyError::NoKey(_))
+    ));
     let made = TokenKey::open_or_make(&name).unwrap();
     let again = TokenKey::open_or_make(&name).unwrap();
     assert_eq!(made.public_key(), again.public_key());
@@ -123,10 +126,10 @@ fn a_refused_pin_is_not_tried_again() {
     let written = SystemTime::now();
     write_pin(&folder, "9999", written);
     let open = || TokenKey::open_or_make(&key(&folder, "ca"));
-    assert!(matches!(open(), Err(TokenError::WrongPin(_))));
+    assert!(matches!(open(), Err(TokenKeyError::WrongPin(_))));
     // The right PIN would be taken if the file were read as a new one.
     write_pin(&folder, PIN, written);
-    assert!(matches!(open(), Err(TokenError::WrongPin(_))));
+    assert!(matches!(open(), Err(TokenKeyError::WrongPin(_))));
     write_pin(&folder, PIN, written + Duration::from_secs(1));
     open().unwrap();
 }

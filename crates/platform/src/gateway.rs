@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_bus::{GATEWAY, Provenance, ReceivedMessage, is_foreign};
-use sealbus_gateways::{Gateway as Doors, GatewayConfig, GatewayPolicy, OpenError};
+use sealbus_gateways::{Gateway as Doors, GatewayConfig, GatewayPolicy, OpenGatewayError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -33,7 +33,7 @@ pub enum GatewayError {
     Agent(#[from] OpenAgentError),
     /// An interface of the gateway could not be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] OpenGatewayError),
 }
 
 /// The gateway. It stays open as long as this value lives.

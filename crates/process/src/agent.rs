@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use sealbus_bus::{
     Conversations, Delivery, Mailbox, Outbox, ReceivedMessage, SendError, TrySendError,
 };
-use sealbus_channels::{Channels, Undelivered};
+use sealbus_channels::{Channels, UndeliveredEvents};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use tokio::sync::Semaphore;
 
@@ -23,7 +23,7 @@ use super::Process;
 use super::interceptor::Interception;
 use super::long_lived::LongLivedKey;
 use super::rest::Rest;
-use super::standing::Standing;
+use super::standing::CertificateStanding;
 pub use sender::AgentSender;
 use sender::POSTED;
 
@@ -68,7 +68,7 @@ pub(super) struct Entry {
     pub(super) number: u64,
     /// The agent's outbox. After a failed move a new one takes its place.
     pub(super) outbox: ArcSwap<Outbox>,
-    pub(super) standing: Mutex<Standing>,
+    pub(super) standing: Mutex<CertificateStanding>,
     /// The key of the long-lived identity that its certificates name. It does not change while the agent is here.
     pub(super) identity: Option<LongLivedKey>,
     wish: AtomicU8,
@@ -87,7 +87,7 @@ impl Entry {
     pub(super) fn new(
         number: u64,
         outbox: Outbox,
-        standing: Standing,
+        standing: CertificateStanding,
         identity: Option<LongLivedKey>,
     ) -> Entry {
         Entry {
@@ -418,7 +418,7 @@ impl AgentHandle {
     }
 
     /// The events that the agent has published on channels and that have not arrived.
-    pub fn undelivered(&self) -> Vec<Undelivered> {
+    pub fn undelivered(&self) -> Vec<UndeliveredEvents> {
         self.channels().undelivered(&self.entry.aid.name)
     }
 
@@ -428,7 +428,7 @@ impl AgentHandle {
     pub fn until_delivered(
         &self,
         limit: Duration,
-    ) -> impl Future<Output = Vec<Undelivered>> + Send + use<> {
+    ) -> impl Future<Output = Vec<UndeliveredEvents>> + Send + use<> {
         let (shared, entry) = (self.process.shared.clone(), self.entry.clone());
         async move { shared.until_delivered(&entry, limit).await }
     }

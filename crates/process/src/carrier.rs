@@ -1,11 +1,10 @@
-//! The transport of a process's bus to other processes: one line for each kind, and its settings.
+//! The transport of a process's bus to other processes: the mesh, or a broker of a registered kind.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_brokers::rabbitmq::RabbitClient;
-use sealbus_brokers::{BrokerConfig, BrokerEndpoint, BrokerSecurity, Client, ProcessLogin};
+use sealbus_brokers::{BrokerConfig, BrokerEndpoint, BrokerSecurity, ProcessLogin, broker_kind};
 use sealbus_bus::{Bus, Transport};
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::{SecurityLevel, Trust};
@@ -29,10 +28,18 @@ pub(super) async fn open(
 ) -> Result<(), OpenError> {
     match &membership.platform.transport {
         TransportDescription::Mesh => mesh(bus, membership, level, trust, certified).await,
-        TransportDescription::RabbitMq(described) => {
+        TransportDescription::Broker(described) => {
+            let kind = broker_kind(&described.kind).ok_or_else(|| {
+                OpenError::Description(format!(
+                    "this version of Sealbus knows no transport {}: install the platform's version",
+                    described.kind
+                ))
+            })?;
             let config = broker(membership, level, trust, described, certified)?;
-            let client = RabbitClient::new(&config).in_vhost(&described.vhost);
-            on_broker(bus, config, client)
+            let client = kind.client(&config, described);
+            BrokerEndpoint::open(config, client, bus)
+                .map_err(|error| OpenError::Description(error.to_string()))?;
+            Ok(())
         }
     }
 }
@@ -110,12 +117,6 @@ fn broker(
     config.promise = described.promise;
     config.message_life = described.message_life.map(Duration::from_secs);
     Ok(config)
-}
-
-fn on_broker(bus: &Bus, config: BrokerConfig, client: impl Client) -> Result<(), OpenError> {
-    BrokerEndpoint::open(config, Arc::new(client), bus)
-        .map_err(|error| OpenError::Description(error.to_string()))?;
-    Ok(())
 }
 
 fn largest_message(membership: &Membership) -> usize {

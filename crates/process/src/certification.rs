@@ -12,7 +12,7 @@ use sealbus_seal::{
 
 use super::long_lived::LongLivedKey;
 use super::now;
-use super::standing::Standing;
+use super::standing::CertificateStanding;
 use sealbus_control::attachment::ask;
 use sealbus_control::host::Host;
 use sealbus_control::{Blob, Fault, Subject};
@@ -77,8 +77,8 @@ pub(super) struct Certified {
 
 impl Certified {
     /// The standing of a certificate that came at `now` on the process's clock.
-    pub(super) fn standing(&self, now: Duration) -> Standing {
-        Standing::new(&self.certificate, self.issuer, now, self.lifetime)
+    pub(super) fn standing(&self, now: Duration) -> CertificateStanding {
+        CertificateStanding::new(&self.certificate, self.issuer, now, self.lifetime)
     }
 }
 
@@ -121,7 +121,7 @@ impl Certifier {
     }
 
     /// Makes a key and has it certified for `subject`, with this long-lived identity. Logs call it `who`.
-    pub(super) async fn certify(
+    pub(super) async fn request_certificate(
         &self,
         subject: Subject,
         who: &str,

@@ -1,7 +1,7 @@
 //! Judges whether a waiting letter may still be delivered, by the rules and revocations in force, which may be younger
 //! than the letter.
 
-use sealbus_bus::{Permit, Provenance, ReceivedMessage, RefusalReason, Refused, level_of};
+use sealbus_bus::{ExplainedRefusal, Permit, Provenance, ReceivedMessage, RefusalReason, level_of};
 use sealbus_seal::denylist::{Denial, Reason};
 use sealbus_seal::{Identity, SecurityLevel};
 
@@ -40,7 +40,7 @@ impl Shared {
         let (refusal, refused) = match revoked {
             None if !is_proved => (
                 LetterRefusal::NotProved,
-                Refused {
+                ExplainedRefusal {
                     reason: RefusalReason::NotProved,
                     explanation: format!(
                         "{sender} did not sign this message, and level={level} holds for it"
@@ -49,7 +49,7 @@ impl Shared {
             ),
             Some(denial) => (
                 LetterRefusal::Revoked,
-                Refused {
+                ExplainedRefusal {
                     reason: RefusalReason::Revoked,
                     explanation: format!(
                         "{sender} was revoked at {}, after it had sent this message: {}",
@@ -92,7 +92,7 @@ impl Shared {
         let opened = self.bus.open(&message.message(), receiver);
         let refused = match opened {
             Ok(opened) => return Ok(message.opened(opened)),
-            Err(not_opened) => Refused::from(not_opened),
+            Err(not_opened) => ExplainedRefusal::from(not_opened),
         };
         let sender = message.message().sender().map(|it| it.name().to_owned());
         let sender = sender.unwrap_or_default();

@@ -51,7 +51,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use sealbus_bus::{Bus, Outbox, ProcessEndpoint, Transport};
-use sealbus_channels::{Channels, Undelivered};
+use sealbus_channels::{Channels, UndeliveredEvents};
 use sealbus_fipa::{Aid, AidError};
 use sealbus_seal::{Identity, PlatformName, SecurityLevel, Timestamp, Trust};
 use tokio::sync::{Notify, watch};
@@ -72,7 +72,7 @@ use certification::{Certified, Certifier};
 use freeze::Resting;
 use renewal::Schedule;
 use reports::Reports;
-use standing::Standing;
+use standing::CertificateStanding;
 
 /// One agent process on its platform. Clones are handles to the same process.
 #[derive(Clone)]
@@ -90,14 +90,14 @@ struct Shared {
     platform: PlatformName,
     level: SecurityLevel,
     /// Seals and opens messages; none where messages are not signed.
-    sealing: Option<Arc<sealing::Sealing>>,
+    sealing: Option<Arc<sealing::ProcessSealer>>,
     /// Letters that were handed to agents of this process.
     inbox: Arc<letters::Inbox>,
     /// The transport; none on an embedded platform.
     transport: Option<Arc<dyn Transport>>,
     agents: Mutex<Agents>,
     /// The identity of the process and its certificate's standing; none on an embedded platform.
-    own: Mutex<Option<(Identity, Standing)>>,
+    own: Mutex<Option<(Identity, CertificateStanding)>>,
     /// Agents placed here that have not been opened yet.
     awaited: Mutex<HashSet<String>>,
     /// Agents that moved here and have not been opened yet.
@@ -143,6 +143,10 @@ pub struct Stopping {
 
 /// How long closing waits for sent messages to be acknowledged, and half as long for receivers to be found.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
+/// How long the transport may take to close after that.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Why nobody waits any longer for messages that were sent.
+const ENDS: &str = "the sender's process ends";
 
 impl Process {
     /// The counters of this process, and the message heads that a watching reader has not seen yet.
@@ -287,12 +291,26 @@ impl Process {
         Channels::of(&shared.bus).settled().await;
         if let Some(transport) = &shared.transport {
             let begun = Instant::now();
+            let before = shared.bus.counters().undeliverable;
             // The transport needs time for them, too.
             shared.bus.settle(LAST_MESSAGES / 2).await;
             let left = LAST_MESSAGES.saturating_sub(begun.elapsed());
-            transport.shut_down(left).await;
+            let mut closing = transport.shut_down(left + LAST_WORDS);
+            let is_closed = tokio::time::timeout(left, &mut closing).await.is_ok();
+            if !is_closed {
+                // Otherwise nobody would ever hear of what was not acknowledged.
+                transport.give_up(ENDS).await;
+                closing.await;
+            }
             // It may have given some back.
             shared.bus.settle(Duration::ZERO).await;
+            let count = shared.bus.counters().undeliverable - before;
+            if count > 0 {
+                tracing::warn!(
+                    count,
+                    "the process ends, and so many messages of its agents may not have arrived"
+                );
+            }
         }
         if let Err(what) = shared.inbox.all_confirmed().await {
             tracing::warn!("{what}: they may come again");
@@ -342,7 +360,7 @@ impl Shared {
     }
 
     /// Waits until the events of an agent have arrived, and names those that have not.
-    async fn until_delivered(&self, entry: &Entry, limit: Duration) -> Vec<Undelivered> {
+    async fn until_delivered(&self, entry: &Entry, limit: Duration) -> Vec<UndeliveredEvents> {
         let agent = entry.aid.name.as_str();
         let undelivered = Channels::of(&self.bus).until_delivered(agent, limit).await;
         for left in &undelivered {

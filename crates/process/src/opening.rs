@@ -20,7 +20,7 @@ use super::error::OpenError;
 use super::record::Recorder;
 use super::reports::Reports;
 use super::resolver::DirectoryResolver;
-use super::sealing::Sealing;
+use super::sealing::ProcessSealer;
 use super::{
     Agents, Process, Shared, THE_PROCESS, carrier, channel_log, letters, neighbours, upkeep,
 };
@@ -71,7 +71,7 @@ impl Process {
                 platform.clone(),
             )));
             let certified = certifier
-                .certify(
+                .request_certificate(
                     Subject::Process,
                     &format!("process {}", membership.process),
                     None,
@@ -91,7 +91,8 @@ impl Process {
             let levels = transport.capabilities().levels;
             levels.contains(&SecurityLevel::Signed).then(|| {
                 let (host, trust) = (host.clone(), trust.clone());
-                let sealing = Sealing::open(host, trust, platform.clone(), level, bus.downgrade());
+                let sealing =
+                    ProcessSealer::open(host, trust, platform.clone(), level, bus.downgrade());
                 bus.set_sealer(sealing.clone());
                 Channels::of(&bus).set_sealer(sealing.clone());
                 sealing

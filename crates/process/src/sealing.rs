@@ -48,7 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The [`Sealer`] of a process.
-pub(super) struct Sealing {
+pub(super) struct ProcessSealer {
     host: Arc<dyn Host>,
     trust: Arc<Trust>,
     platform: PlatformName,
@@ -97,7 +97,7 @@ impl From<NotSealed> for NoKey {
     }
 }
 
-impl Sealing {
+impl ProcessSealer {
     /// The keys of the program's former life are read from its folder, if it has one.
     pub(super) fn open(
         host: Arc<dyn Host>,
@@ -398,7 +398,7 @@ impl Peer {
     }
 }
 
-impl Sealer for Sealing {
+impl Sealer for ProcessSealer {
     fn is_for_all(&self) -> bool {
         self.level >= SecurityLevel::Sealed
     }

@@ -9,7 +9,7 @@ use super::renewal::{after_failure, after_issue, jitter};
 
 /// The standing of the certificate of the process or of one of its agents. Its times are on the process's clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct CertificateStanding {
     serial: Serial,
     /// The serial number of the CA's certificate, under which this one was signed.
     issuer: Option<Serial>,
@@ -25,15 +25,15 @@ pub(super) struct Standing {
     failures: u32,
 }
 
-impl Standing {
+impl CertificateStanding {
     /// The standing of a certificate that came at `now` and lives for `lifetime` from then on.
     pub(super) fn new(
         certificate: &Certificate,
         issuer: Option<Serial>,
         now: Duration,
         lifetime: Duration,
-    ) -> Standing {
-        Standing {
+    ) -> CertificateStanding {
+        CertificateStanding {
             serial: certificate.serial(),
             issuer,
             renews: certificate.renews().copied(),
@@ -61,10 +61,10 @@ impl Standing {
     }
 
     /// The standing after another failed attempt at renewal.
-    pub(super) fn after_failure(self, now: Duration) -> Standing {
+    pub(super) fn after_failure(self, now: Duration) -> CertificateStanding {
         let failures = self.failures.saturating_add(1);
         let remaining = self.expires.saturating_sub(now);
-        Standing {
+        CertificateStanding {
             due: now + after_failure(failures, remaining, jitter()),
             failures,
             ..self

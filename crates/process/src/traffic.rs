@@ -10,8 +10,8 @@ use sealbus_channels::{ChannelPath, ChannelPattern, Channels};
 use sealbus_control::clock::now;
 use sealbus_control::text::excerpt;
 use sealbus_control::traffic::{
-    AgentTraffic, Body, ChannelTraffic, LEASE, LONGEST_NAME, LinkTraffic, MOST_AGENTS, MOST_BODIES,
-    MOST_CHANNELS, MOST_HEADS, MessageHead, ProcessTraffic, TapEntry, Watch, is_named,
+    AgentTraffic, ChannelTraffic, LEASE, LONGEST_NAME, LinkTraffic, MOST_AGENTS, MOST_BODIES,
+    MOST_CHANNELS, MOST_HEADS, MessageHead, ProcessTraffic, TapEntry, Watch, WatchedBody, is_named,
 };
 
 /// Most readers that watch at the same time.
@@ -64,19 +64,19 @@ impl Watching {
     }
 
     /// The body as this reader gets it, if it asked for bodies.
-    fn body(&mut self, arrival: &Arrival<'_>, is_private: bool) -> Option<Body> {
+    fn body(&mut self, arrival: &Arrival<'_>, is_private: bool) -> Option<WatchedBody> {
         if !self.watch.bodies {
             return None;
         }
         let content = arrival.message.message().content_bytes()?;
         if is_private {
-            return Some(Body::Private);
+            return Some(WatchedBody::Private);
         }
         if self.bodies >= MOST_BODIES {
-            return Some(Body::Skipped);
+            return Some(WatchedBody::Skipped);
         }
         self.bodies += 1;
-        Some(Body::of(&content))
+        Some(WatchedBody::of(&content))
     }
 }
 
@@ -407,7 +407,11 @@ mod tests {
         let shown: Vec<_> = seen.into_iter().map(|head| head.body.unwrap()).collect();
         assert_eq!(
             shown,
-            [Body::of(b"good morning"), Body::Private, Body::Private]
+            [
+                WatchedBody::of(b"good morning"),
+                WatchedBody::Private,
+                WatchedBody::Private
+            ]
         );
 
         // Bodies beyond the limit are named as left out, and the next answer has room again.
@@ -415,11 +419,11 @@ mod tests {
             say(&ann, "ben@factory", "x").await;
         }
         let seen = observe(&bus, &watches, Some(bodies.clone())).heads;
-        assert_eq!(seen.last().unwrap().body, Some(Body::Skipped));
-        assert_eq!(seen[MOST_BODIES - 1].body, Some(Body::of(b"x")));
+        assert_eq!(seen.last().unwrap().body, Some(WatchedBody::Skipped));
+        assert_eq!(seen[MOST_BODIES - 1].body, Some(WatchedBody::of(b"x")));
         say(&ann, "ben@factory", "y").await;
         let seen = observe(&bus, &watches, Some(bodies.clone())).heads;
-        assert_eq!(seen[0].body, Some(Body::of(b"y")));
+        assert_eq!(seen[0].body, Some(WatchedBody::of(b"y")));
 
         // A manifest that says more about privacy takes back what no watcher has fetched.
         say(&ann, "ben@factory", "too late").await;

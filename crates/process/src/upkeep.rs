@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::agent::Entry;
 use super::certification::CertificationError;
-use super::standing::Standing;
+use super::standing::CertificateStanding;
 use super::{ProcessEnd, Shared, Stopping, THE_PROCESS, freeze, now, traffic};
 use sealbus_control::attachment::ask;
 use sealbus_control::host::Command;
@@ -241,9 +241,9 @@ impl Shared {
     }
 
     /// Renews the certificates that are no use any more. Returns their number.
-    pub(super) fn renew_at_once(&self, is_useless: impl Fn(&Standing) -> bool) -> usize {
+    pub(super) fn renew_at_once(&self, is_useless: impl Fn(&CertificateStanding) -> bool) -> usize {
         let steady = self.clock();
-        let renew = |standing: &mut Standing| {
+        let renew = |standing: &mut CertificateStanding| {
             is_useless(standing).then(|| std::mem::replace(&mut standing.due, steady))
         };
         let mut agents = self.agents.lock();
@@ -296,7 +296,9 @@ async fn renew_agent(shared: &Arc<Shared>, entry: &Entry) {
         name: entry.aid.local_name().to_owned(),
     };
     let identity = entry.identity.clone();
-    let certified = shared.certifier.certify(subject, agent, identity, true);
+    let certified = shared
+        .certifier
+        .request_certificate(subject, agent, identity, true);
     let next = match certified.await {
         Ok(certified) => {
             let standing = certified.standing(shared.clock());
@@ -326,7 +328,7 @@ async fn renew_process(shared: &Shared) {
     let process = process.as_str();
     let certified = shared
         .certifier
-        .certify(Subject::Process, process, None, true)
+        .request_certificate(Subject::Process, process, None, true)
         .await;
     if let Err(error) = &certified
         && is_final(error)
@@ -363,7 +365,7 @@ fn is_final(error: &CertificationError) -> bool {
         if matches!(fault.code, FaultCode::NotPlaced | FaultCode::NotPermitted))
 }
 
-fn say_failure(who: &str, error: &CertificationError, next: Standing, now: Duration) {
+fn say_failure(who: &str, error: &CertificationError, next: CertificateStanding, now: Duration) {
     let again_s = next.due.saturating_sub(now).as_secs_f64();
     if next.expires <= now {
         tracing::error!(target: "sealbus::certification", who, again_s, %error,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sealbus_seal::{Credential, Fingerprint, IdentityKind, PlatformName, SecurityLevel, Serial};
 use sealbus_transparency::{Hash, LogError, inclusion_proof, tree_root};
 
-use crate::delegation::Delegation;
+use crate::delegation::BatchKeyDelegation;
 use crate::error::SignError;
 use crate::key::{BatchKey, BatchPublicKey};
 use crate::proof::{MOST_MESSAGES, Proof};
@@ -20,7 +20,7 @@ use crate::statement::{AuthorEntry, BatchStatement, Certified};
 pub struct Signer {
     credential: Arc<Credential>,
     key: Arc<BatchKey>,
-    delegation: Delegation,
+    delegation: BatchKeyDelegation,
     /// Its count is 0.
     entry: AuthorEntry,
     next: AtomicU64,
@@ -55,7 +55,7 @@ impl Signer {
             certificate: entry.certificate,
         };
         Ok(Self {
-            delegation: Delegation::make(&credential, &certified, &key)?,
+            delegation: BatchKeyDelegation::make(&credential, &certified, &key)?,
             credential,
             key,
             entry,
@@ -79,7 +79,7 @@ impl Signer {
     }
 
     /// The author's delegation to this key.
-    pub fn delegation(&self) -> &Delegation {
+    pub fn delegation(&self) -> &BatchKeyDelegation {
         &self.delegation
     }
 
@@ -264,7 +264,7 @@ impl SignedBatch {
     /// [`SignError::NotInBatch`] if the batch has no such places.
     pub fn proof(
         &self,
-        delegation: &Delegation,
+        delegation: &BatchKeyDelegation,
         entry: &AuthorEntry,
         author: usize,
         statements: &[Hash],

@@ -14,12 +14,12 @@ pub const LONGEST_DELEGATION: usize = 1 + LONGEST.key_length() + LONGEST.signatu
 /// An agent's word, signed with the key for proofs of one of its certificates, that a batch key signs for the holder of this
 /// certificate. It ends with the certificate. Both keys are of one algorithm. Clones share the signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delegation {
+pub struct BatchKeyDelegation {
     pub(crate) key: BatchPublicKey,
     pub(crate) signature: Arc<[u8]>,
 }
 
-impl Delegation {
+impl BatchKeyDelegation {
     /// The holder of `credential`, which has this certificate, delegates to `key`.
     pub(crate) fn make(
         credential: &Credential,

@@ -9,8 +9,8 @@ use sealbus_seal::encryption::{Commitment, Encapsulation, EncryptionKeyId, Salt}
 use serde::{Deserialize, Serialize};
 
 use crate::blob::Blob;
-use crate::error::{FileError, NotDisclosed, NotTrue};
-use crate::file::{DisclosedLine, Line, MessageLine, at, hexadecimal, whole, write_file};
+use crate::error::{EvidenceFileError, NotDisclosed, NotTrue};
+use crate::file::{DisclosedLine, EvidenceLine, MessageLine, at, hexadecimal, whole, write_file};
 
 /// The performative of the outer message.
 const SEALED: &str = "sealed";
@@ -120,7 +120,7 @@ pub(crate) fn text(expression: Option<ExpressionRef<'_>>) -> Option<String> {
 pub(crate) fn check(
     messages: &[(usize, &[u8])],
     disclosed: &[(usize, &[u8])],
-) -> Result<Vec<(usize, DisclosedReport)>, FileError> {
+) -> Result<Vec<(usize, DisclosedReport)>, EvidenceFileError> {
     let mut least = 0;
     let check = |(number, line): &(usize, &[u8])| {
         let (place, words) = at(*number, check_line(messages, line, least))?;
@@ -135,7 +135,7 @@ fn check_line(
     line: &[u8],
     least: usize,
 ) -> Result<(usize, DisclosedReport), NotTrue> {
-    let Line::Disclosed(line) = serde_json::from_slice(line)? else {
+    let EvidenceLine::Disclosed(line) = serde_json::from_slice(line)? else {
         return Err(NotTrue::Form("it is not disclosed words"));
     };
     let sealed = messages.get(line.message).filter(|_| line.message >= least);
@@ -144,7 +144,7 @@ fn check_line(
             "the file has no such message, or its words stand before",
         ));
     };
-    let Line::Message(MessageLine { message, .. }) = serde_json::from_slice(sealed)? else {
+    let EvidenceLine::Message(MessageLine { message, .. }) = serde_json::from_slice(sealed)? else {
         return Err(NotTrue::Form("it is not a message"));
     };
     let outer = decode(&message.0)?;
@@ -182,11 +182,11 @@ pub fn disclose(file: &[u8], words: &[Disclosure]) -> Result<Vec<u8>, NotDisclos
     for (number, line) in (1..).zip(whole(file)?.split(|byte| *byte == b'\n')) {
         let line = at(number, serde_json::from_slice(line))?;
         match line {
-            Line::Disclosed(line) => {
+            EvidenceLine::Disclosed(line) => {
                 disclosed.insert(line.message, line);
                 continue;
             }
-            Line::Message(MessageLine { ref message, .. }) => {
+            EvidenceLine::Message(MessageLine { ref message, .. }) => {
                 let outer = at(number, decode(&message.0))?;
                 if let Some(commitment) = commitment_in(&outer) {
                     let found = committed.entry(*commitment.as_bytes()).or_default();
@@ -216,6 +216,6 @@ pub fn disclose(file: &[u8], words: &[Disclosure]) -> Result<Vec<u8>, NotDisclos
         };
         disclosed.insert(message, line);
     }
-    lines.extend(disclosed.into_values().map(Line::Disclosed));
+    lines.extend(disclosed.into_values().map(EvidenceLine::Disclosed));
     Ok(write_file(&lines)?)
 }

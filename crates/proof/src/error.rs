@@ -185,7 +185,7 @@ pub enum NotEvident {
 /// Why a file of evidence proves nothing.
 #[derive(Debug, Error)]
 #[error("line {line} of the evidence: {why}")]
-pub struct FileError {
+pub struct EvidenceFileError {
     /// The line, counted from 1.
     pub line: usize,
     /// The reason.
@@ -198,7 +198,7 @@ pub struct FileError {
 pub enum NotDisclosed {
     /// The file is damaged.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] EvidenceFileError),
     /// The words are not those of a sealed message of the file.
     #[error("the words {number} are not those of a sealed message in the file")]
     OfNoMessage {

@@ -9,7 +9,7 @@ use sealbus_transparency::{Hash, LogError};
 
 use crate::author::Author;
 use crate::batch::SignedBatch;
-use crate::delegation::Delegation;
+use crate::delegation::BatchKeyDelegation;
 use crate::error::{NotEvident, SignError};
 use crate::proof::{LONGEST_PROOF, Proof};
 use crate::statement::AuthorEntry;
@@ -34,7 +34,7 @@ pub struct ProvedAuthor {
     /// The author.
     pub author: Author,
     /// The author's delegation.
-    pub delegation: Delegation,
+    pub delegation: BatchKeyDelegation,
     /// The author's entry.
     pub entry: AuthorEntry,
     /// The place of the entry in the batch.

@@ -6,7 +6,7 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
 use crate::blob::Blob;
-use crate::error::{FileError, NotTrue};
+use crate::error::{EvidenceFileError, NotTrue};
 
 /// The version of the format.
 pub const FILE_VERSION: u32 = 2;
@@ -14,9 +14,9 @@ pub const FILE_VERSION: u32 = 2;
 /// One line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Line {
+pub enum EvidenceLine {
     /// The first line: the exporter's word about the file, which nothing proves.
-    Evidence(Head),
+    Evidence(EvidenceHead),
     /// The platform's root certificate: DER.
     Root(Blob),
     /// The issuance log.
@@ -36,7 +36,7 @@ pub enum Line {
 /// The exporter's word about a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Head {
+pub struct EvidenceHead {
     /// [`FILE_VERSION`].
     pub version: u32,
     /// The platform.
@@ -121,13 +121,13 @@ pub struct DisclosedLine {
 ///
 /// # Errors
 /// If a line cannot be written as JSON, which none of those here is.
-pub fn write_file(lines: &[Line]) -> Result<Vec<u8>, serde_json::Error> {
+pub fn write_file(lines: &[EvidenceLine]) -> Result<Vec<u8>, serde_json::Error> {
     let mut out = Vec::new();
     for line in lines {
         serde_json::to_writer(&mut out, line)?;
         out.push(b'\n');
     }
-    let last = Line::Sha256(hexadecimal(&out));
+    let last = EvidenceLine::Sha256(hexadecimal(&out));
     serde_json::to_writer(&mut out, &last)?;
     out.push(b'\n');
     Ok(out)
@@ -139,15 +139,18 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// The same result, with the number of the line.
-pub(crate) fn at<T, E: Into<NotTrue>>(line: usize, result: Result<T, E>) -> Result<T, FileError> {
-    result.map_err(|why| FileError {
+pub(crate) fn at<T, E: Into<NotTrue>>(
+    line: usize,
+    result: Result<T, E>,
+) -> Result<T, EvidenceFileError> {
+    result.map_err(|why| EvidenceFileError {
         line,
         why: Box::new(why.into()),
     })
 }
 
 /// The file without its last line, which must fit the others.
-pub(crate) fn whole(file: &[u8]) -> Result<&[u8], FileError> {
+pub(crate) fn whole(file: &[u8]) -> Result<&[u8], EvidenceFileError> {
     let last = file
         .strip_suffix(b"\n")
         .and_then(|file| file.iter().rposition(|byte| *byte == b'\n'));

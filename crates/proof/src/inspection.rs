@@ -16,11 +16,11 @@ use sealbus_transparency::{
 };
 
 use crate::blob::Blob;
-use crate::delegation::Delegation;
+use crate::delegation::BatchKeyDelegation;
 use crate::disclosure;
-use crate::error::{FileError, NotTrue};
+use crate::error::{EvidenceFileError, NotTrue};
 use crate::file::{
-    CertificateLine, FILE_VERSION, Line, LogLine, MessageLine, at, hexadecimal, whole,
+    CertificateLine, EvidenceLine, FILE_VERSION, LogLine, MessageLine, at, hexadecimal, whole,
 };
 use crate::proof::Proof;
 use crate::report::{CosignatureReport, LogReport, MessageReport, Report};
@@ -28,7 +28,7 @@ use crate::statement::Statement;
 use crate::verifier::Verifier;
 
 /// An author's certificate that was checked.
-struct Author {
+struct CheckedAuthor {
     chain: CertificateChain,
     leaf: Certificate,
     entry: u64,
@@ -38,7 +38,7 @@ struct Author {
 /// The lines before the messages, checked.
 struct Ground {
     trust: Trust,
-    authors: Vec<Author>,
+    authors: Vec<CheckedAuthor>,
 }
 
 /// The knowledge with which a verifier comes to a file.
@@ -60,23 +60,26 @@ pub struct Demands {
 /// Checks a file of evidence.
 ///
 /// # Errors
-/// [`FileError`]: the file proves nothing.
-pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, FileError> {
+/// [`EvidenceFileError`]: the file proves nothing.
+pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, EvidenceFileError> {
     let body = whole(file)?;
     let lines: Vec<&[u8]> = body.split(|byte| *byte == b'\n').collect();
     let mut lines = (1..).zip(lines);
     let mut next = || {
         let (number, line) = lines.next().unwrap_or_default();
-        Ok((number, at(number, serde_json::from_slice::<Line>(line))?))
+        Ok((
+            number,
+            at(number, serde_json::from_slice::<EvidenceLine>(line))?,
+        ))
     };
-    let (Line::Evidence(head), number) = swap(next()?) else {
+    let (EvidenceLine::Evidence(head), number) = swap(next()?) else {
         return at(1, Err(NotTrue::Form("the file does not begin as evidence")));
     };
     if head.version != FILE_VERSION {
         return at(number, Err(NotTrue::Version(head.version)));
     }
     let platform = at(number, PlatformName::new(&head.platform))?;
-    let (Line::Root(Blob(root)), number) = swap(next()?) else {
+    let (EvidenceLine::Root(Blob(root)), number) = swap(next()?) else {
         return at(2, Err(NotTrue::Form("it is not the root certificate")));
     };
     if demands.root.as_ref().is_some_and(|known| *known != root) {
@@ -85,11 +88,11 @@ pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, FileError> {
     }
     let trust = Trust::new(platform.clone(), &[root.clone().into()], CLOCK_SKEW);
     let trust = at(number, trust)?;
-    let (Line::Log(log), number) = swap(next()?) else {
+    let (EvidenceLine::Log(log), number) = swap(next()?) else {
         return at(3, Err(NotTrue::Form("it is not the issuance log")));
     };
     let (checkpoint, log) = at(number, check_log(&log, &trust, demands))?;
-    let (Line::Denied(Blob(denied)), number) = swap(next()?) else {
+    let (EvidenceLine::Denied(Blob(denied)), number) = swap(next()?) else {
         return at(4, Err(NotTrue::Form("it is not the deny list")));
     };
     let denied = at(number, trust.open_kept_deny_list(&denied, None))?;
@@ -106,7 +109,7 @@ pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, FileError> {
             continue;
         }
         match at(number, serde_json::from_slice(line))? {
-            Line::Certificate(line) if messages.is_empty() && disclosed.is_empty() => {
+            EvidenceLine::Certificate(line) if messages.is_empty() && disclosed.is_empty() => {
                 let author = check_certificate(&line, &checkpoint, &trust, &denied);
                 authors.push(at(number, author)?);
             }
@@ -131,7 +134,7 @@ pub fn inspect(file: &[u8], demands: &Demands) -> Result<Report, FileError> {
     })
 }
 
-fn swap((number, line): (usize, Line)) -> (Line, usize) {
+fn swap((number, line): (usize, EvidenceLine)) -> (EvidenceLine, usize) {
     (line, number)
 }
 
@@ -219,7 +222,7 @@ fn check_certificate(
     checkpoint: &Checkpoint,
     trust: &Trust,
     denied: &DenyList,
-) -> Result<Author, NotTrue> {
+) -> Result<CheckedAuthor, NotTrue> {
     let chain = CertificateChain::decode(&line.chain.0)?;
     if chain.inclusion().is_some() {
         return Err(NotTrue::Form(
@@ -252,7 +255,7 @@ fn check_certificate(
         &hashes(&line.proof)?,
     )?;
     let revoked = denied.denied(leaf.identity(), leaf.serial(), leaf.not_before());
-    Ok(Author {
+    Ok(CheckedAuthor {
         chain,
         leaf,
         entry: line.index,
@@ -265,7 +268,7 @@ fn check_messages(
     ground: &Ground,
     lines: &[(usize, &[u8])],
     now: u64,
-) -> Result<Vec<MessageReport>, FileError> {
+) -> Result<Vec<MessageReport>, EvidenceFileError> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let share = lines.len().div_ceil(workers).max(1);
     let checked = thread::scope(|scope| {
@@ -273,7 +276,10 @@ fn check_messages(
             .chunks(share)
             .map(|lines| scope.spawn(move || check_share(ground, lines, now)))
             .collect();
-        let join = |worker: thread::ScopedJoinHandle<'_, Result<Vec<MessageReport>, FileError>>| {
+        let join = |worker: thread::ScopedJoinHandle<
+            '_,
+            Result<Vec<MessageReport>, EvidenceFileError>,
+        >| {
             // A worker has no reason to panic.
             worker
                 .join()
@@ -298,7 +304,7 @@ fn check_share(
     ground: &Ground,
     lines: &[(usize, &[u8])],
     now: u64,
-) -> Result<Vec<MessageReport>, FileError> {
+) -> Result<Vec<MessageReport>, EvidenceFileError> {
     let mut known = Knowledge {
         authors: Vec::new(),
         verifiers: Vec::new(),
@@ -306,7 +312,7 @@ fn check_share(
     known.authors.resize_with(ground.authors.len(), || None);
     let check = |(number, line): &(usize, &[u8])| {
         let line = match at(*number, serde_json::from_slice(line))? {
-            Line::Message(line) => line,
+            EvidenceLine::Message(line) => line,
             _ => return at(*number, Err(NotTrue::Form("it is not a message"))),
         };
         at(*number, check_message(ground, &mut known, &line, now))
@@ -326,7 +332,7 @@ struct Knowledge {
 struct KnownAuthor {
     verified: VerifiedIdentity,
     /// A delegation that was found true.
-    delegation: Delegation,
+    delegation: BatchKeyDelegation,
 }
 
 impl Knowledge {
@@ -401,7 +407,7 @@ fn check_message(
 fn report(
     line: &MessageLine,
     proof: &Proof,
-    author: &Author,
+    author: &CheckedAuthor,
     name: String,
     view: &AclMessageRef<'_>,
 ) -> MessageReport {

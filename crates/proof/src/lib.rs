@@ -3,7 +3,7 @@
 //!
 //! - A [`Statement`] is an author's word about one message, with its channel, its quality of service and its receivers.
 //! - A process has one [`BatchKey`]. Each of its agents vouches for the key once for each certificate, by a
-//!   [`Delegation`].
+//!   [`BatchKeyDelegation`].
 //! - A [`Signer`] numbers the statements of one agent. A [`Batch`] takes the statements of all agents that are ready now:
 //!   each author's are a Merkle tree (RFC 9162), the roots of these trees are another one, and the key signs its root
 //!   once. It never waits for more. A [`Proof`] shows one message of it.
@@ -32,15 +32,16 @@ mod verifier;
 pub use author::Author;
 pub use batch::{Batch, SignedBatch, Signer, sign_together};
 pub use blob::Blob;
-pub use delegation::{Delegation, LONGEST_DELEGATION};
+pub use delegation::{BatchKeyDelegation, LONGEST_DELEGATION};
 pub use disclosure::{DisclosedReport, Disclosure, disclose, is_inside};
 pub use error::{
-    FileError, Malformed, NotAnAuthor, NotDisclosed, NotEvident, NotProved, NotTrue, SignError,
+    EvidenceFileError, Malformed, NotAnAuthor, NotDisclosed, NotEvident, NotProved, NotTrue,
+    SignError,
 };
 pub use evidence::{Evidence, LONGEST_EVIDENCE, ProvedAuthor, ProvedBatch};
 pub use file::{
-    CertificateLine, DisclosedLine, EarlierLine, FILE_VERSION, Head, Line, LogLine, MessageLine,
-    write_file,
+    CertificateLine, DisclosedLine, EarlierLine, EvidenceHead, EvidenceLine, FILE_VERSION, LogLine,
+    MessageLine, write_file,
 };
 pub use inspection::{Demands, inspect};
 pub use key::{BatchKey, BatchPublicKey};

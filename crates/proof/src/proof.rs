@@ -3,7 +3,7 @@
 use sealbus_seal::{Fingerprint, PlatformName, SecurityLevel, Serial};
 use sealbus_transparency::{Hash, inclusion_length, inclusion_root};
 
-use crate::delegation::{Delegation, LONGEST_DELEGATION};
+use crate::delegation::{BatchKeyDelegation, LONGEST_DELEGATION};
 use crate::error::{Malformed, NotProved};
 use crate::key::LONGEST;
 use crate::statement::{AuthorEntry, BatchStatement};
@@ -27,7 +27,7 @@ pub const LONGEST_PROOF: usize =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     pub(crate) level: SecurityLevel,
-    pub(crate) delegation: Delegation,
+    pub(crate) delegation: BatchKeyDelegation,
     pub(crate) time: u64,
     /// The authors of the batch, and the place of this one among them.
     pub(crate) authors: u16,
@@ -67,7 +67,7 @@ impl Proof {
     }
 
     /// The author's delegation to the key that signed.
-    pub fn delegation(&self) -> &Delegation {
+    pub fn delegation(&self) -> &BatchKeyDelegation {
         &self.delegation
     }
 
@@ -147,7 +147,7 @@ impl Proof {
         let level = SecurityLevel::from_code(*code)
             .filter(|level| *level >= SecurityLevel::Signed)
             .ok_or(Malformed::Level(*code))?;
-        let (delegation, rest) = Delegation::decode_prefix(rest)?;
+        let (delegation, rest) = BatchKeyDelegation::decode_prefix(rest)?;
         let fixed = FIXED + delegation.length() + delegation.key.algorithm().signature_length();
         let mut fields = Fields(rest);
         let time = fields.take().map(u64::from_be_bytes);

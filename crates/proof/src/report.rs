@@ -5,7 +5,7 @@ use sealbus_seal::denylist::Denial;
 use serde::Serialize;
 
 use crate::disclosure::DisclosedReport;
-use crate::file::Head;
+use crate::file::EvidenceHead;
 
 /// Everything that a file proves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -15,7 +15,7 @@ pub struct Report {
     /// SHA-256 of the root certificate in the file, hexadecimal.
     pub root: String,
     /// The exporter's word about the file. Nothing proves it.
-    pub exporter: Head,
+    pub exporter: EvidenceHead,
     /// The issuance log.
     pub log: LogReport,
     /// The version of the deny list, which grows with each revocation.

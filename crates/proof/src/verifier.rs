@@ -11,7 +11,7 @@ use sealbus_transparency::Hash;
 
 use crate::author::Author;
 use crate::batch::SignedBatch;
-use crate::delegation::Delegation;
+use crate::delegation::BatchKeyDelegation;
 use crate::error::{NotEvident, NotProved};
 use crate::proof::Proof;
 use crate::statement::{Certified, delegation, sha256};
@@ -73,7 +73,7 @@ impl Verifier {
     pub fn delegated(
         &mut self,
         author: &VerifiedIdentity,
-        word: &Delegation,
+        word: &BatchKeyDelegation,
         now: u64,
     ) -> Result<(), NotProved> {
         let identity = author.identity();

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sealbus_proof::{
-    BatchKey, Delegation, Hash, MOST_MESSAGES, NotProved, Proof, SignError, SignedBatch, Signer,
-    Verifier, WRONG_SIGNATURES,
+    BatchKey, BatchKeyDelegation, Hash, MOST_MESSAGES, NotProved, Proof, SignError, SignedBatch,
+    Signer, Verifier, WRONG_SIGNATURES,
 };
 use sealbus_seal::{Identity, ProcessId, SecurityLevel};
 use support::{Author, NOW, Said, TestPlatform, alone, encoded, statements};
@@ -178,7 +178,7 @@ fn only_what_an_agent_delegated_counts() {
     for bit in 0..wire.len() * 8 {
         let mut changed = wire.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        let Ok(changed) = Delegation::decode(&changed) else {
+        let Ok(changed) = BatchKeyDelegation::decode(&changed) else {
             continue;
         };
         verifier.forgiven();
@@ -189,9 +189,9 @@ fn only_what_an_agent_delegated_counts() {
         )));
     }
     for length in 0..wire.len() {
-        assert!(Delegation::decode(&wire[..length]).is_err());
+        assert!(BatchKeyDelegation::decode(&wire[..length]).is_err());
     }
-    assert!(Delegation::decode(&[&wire[..], &[0]].concat()).is_err());
+    assert!(BatchKeyDelegation::decode(&[&wire[..], &[0]].concat()).is_err());
 }
 
 /// A process that has ended left its batches behind. The agent has a new certificate in its new process.

@@ -6,8 +6,8 @@ mod support;
 use aws_lc_rs::digest::{SHA256, digest};
 use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_proof::{
-    Blob, CertificateLine, Demands, Disclosure, EarlierLine, FILE_VERSION, Hash, Head, Line,
-    LogLine, MessageLine, Report, Statement, disclose, inspect, write_file,
+    Blob, CertificateLine, Demands, Disclosure, EarlierLine, EvidenceHead, EvidenceLine,
+    FILE_VERSION, Hash, LogLine, MessageLine, Report, Statement, disclose, inspect, write_file,
 };
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::encryption::{Commitment, Salt};
@@ -86,12 +86,12 @@ impl Scene {
     }
 
     /// A file with the log as it was with `size` entries.
-    fn lines(&self, size: usize, sender: &str) -> Vec<Line> {
+    fn lines(&self, size: usize, sender: &str) -> Vec<EvidenceLine> {
         let messages = ["one", "two", "three"].map(|content| Self::message(sender, content));
         self.lines_of(size, messages.into())
     }
 
-    fn lines_of(&self, size: usize, messages: Vec<Vec<u8>>) -> Vec<Line> {
+    fn lines_of(&self, size: usize, messages: Vec<Vec<u8>>) -> Vec<EvidenceLine> {
         let authority = &self.platform.authority;
         let tree = self.tree(size);
         let mut chain = Vec::new();
@@ -100,15 +100,15 @@ impl Scene {
         let index = 1;
         let proof = inclusion_proof(&tree, tree.size(), index).unwrap_or_default();
         let mut lines = vec![
-            Line::Evidence(Head {
+            EvidenceLine::Evidence(EvidenceHead {
                 version: FILE_VERSION,
                 platform: "factory".to_owned(),
                 exported: NOW,
                 asked: "conversation order-17".to_owned(),
                 gaps: Vec::new(),
             }),
-            Line::Root(Blob(self.platform.root.clone())),
-            Line::Log(LogLine {
+            EvidenceLine::Root(Blob(self.platform.root.clone())),
+            EvidenceLine::Log(LogLine {
                 authority: Blob(authority.chain().leaf().to_vec()),
                 checkpoint: self.checkpoint(size).to_string(),
                 witnesses: Vec::new(),
@@ -117,8 +117,8 @@ impl Scene {
                     proof: base64(consistency_proof(&tree, tree.size(), 1).unwrap()),
                 }],
             }),
-            Line::Denied(Blob(self.deny_list.sign(authority).unwrap().whole())),
-            Line::Certificate(CertificateLine {
+            EvidenceLine::Denied(Blob(self.deny_list.sign(authority).unwrap().whole())),
+            EvidenceLine::Certificate(CertificateLine {
                 chain: Blob(chain),
                 entry: Blob(self.entries[1].clone()),
                 index,
@@ -132,7 +132,7 @@ impl Scene {
         let batch = Said::of(&[beside, (&self.author.signer, said)], NOW).unwrap();
         for (place, message) in messages.into_iter().enumerate() {
             let proof = encoded(&batch.proof(1, place).unwrap());
-            lines.push(Line::Message(MessageLine {
+            lines.push(EvidenceLine::Message(MessageLine {
                 certificate: 0,
                 channel: None,
                 qos: String::new(),
@@ -257,7 +257,7 @@ fn the_log_must_hold_the_certificate_and_continue_what_was_seen() {
     // The certificate is in no log.
     let mut lines = scene.lines(3, "buyer-1@factory");
     let stranger = scene.platform.author("buyer-1");
-    if let Line::Certificate(line) = &mut lines[4] {
+    if let EvidenceLine::Certificate(line) = &mut lines[4] {
         line.chain.0.clear();
         let certificates = stranger.credential.chain().clone();
         certificates.without_inclusion().encode(&mut line.chain.0);
@@ -279,16 +279,17 @@ fn the_log_must_hold_the_certificate_and_continue_what_was_seen() {
 #[test]
 fn nothing_else_is_believed() {
     let scene = Scene::new();
-    let refused = |change: &dyn Fn(&mut Vec<Line>), word: &str| {
+    let refused = |change: &dyn Fn(&mut Vec<EvidenceLine>), word: &str| {
         let mut lines = scene.lines(3, "buyer-1@factory");
         change(&mut lines);
         let why = scene.judged(&write_file(&lines).unwrap()).unwrap_err();
         assert!(why.contains(word), "{why}");
     };
-    let message = |lines: &mut Vec<Line>, change: &dyn Fn(&mut MessageLine)| match &mut lines[5] {
-        Line::Message(message) => change(message),
-        other => panic!("{other:?}"),
-    };
+    let message =
+        |lines: &mut Vec<EvidenceLine>, change: &dyn Fn(&mut MessageLine)| match &mut lines[5] {
+            EvidenceLine::Message(message) => change(message),
+            other => panic!("{other:?}"),
+        };
     let wrong = "did not sign these messages";
     refused(
         &|it| message(it, &|it| it.channel = Some("/a".to_owned())),
@@ -324,7 +325,7 @@ fn nothing_else_is_believed() {
             .contains("not the one that was given")
     );
     let mut lines = other.lines(3, "buyer-1@factory");
-    lines[1] = Line::Root(Blob(scene.platform.root.clone()));
+    lines[1] = EvidenceLine::Root(Blob(scene.platform.root.clone()));
     assert!(scene.judged(&write_file(&lines).unwrap()).is_err());
 }
 
@@ -423,7 +424,7 @@ fn nobody_shows_other_words_than_the_author_sealed() {
     let judged = |extra: &[(usize, &Salt, &[u8])]| {
         let mut lines = lines.clone();
         for (message, salt, inside) in extra {
-            lines.push(Line::Disclosed(sealbus_proof::DisclosedLine {
+            lines.push(EvidenceLine::Disclosed(sealbus_proof::DisclosedLine {
                 message: *message,
                 salt: Blob(salt.as_bytes().to_vec()),
                 inside: Blob(inside.to_vec()),
@@ -448,7 +449,7 @@ fn nobody_shows_other_words_than_the_author_sealed() {
     let mut early = lines.clone();
     early.insert(
         lines.len() - 1,
-        Line::Disclosed(sealbus_proof::DisclosedLine {
+        EvidenceLine::Disclosed(sealbus_proof::DisclosedLine {
             message: 0,
             salt: Blob(salt.as_bytes().to_vec()),
             inside: Blob(words.clone()),

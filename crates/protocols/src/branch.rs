@@ -7,7 +7,7 @@ use core::slice;
 use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 
 use crate::protocol::{Effect, Protocol};
-use crate::{Outcome, Reason, Role, SendError, Stage};
+use crate::{ActError, Outcome, Reason, Role, Stage};
 
 /// The meaning of a message that the conversation accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,10 +160,10 @@ impl Branch {
         protocol: &Protocol,
         own: Role,
         act: &Performative,
-    ) -> Result<Effect, SendError> {
+    ) -> Result<Effect, ActError> {
         if let Some(outcome) = self.outcome {
             let agent = self.agent.name.clone();
-            return Err(SendError::Ended { agent, outcome });
+            return Err(ActError::Ended { agent, outcome });
         }
         if *act == Performative::NotUnderstood {
             return Ok(Effect::Ends(Outcome::NotUnderstood));
@@ -173,7 +173,7 @@ impl Branch {
             Role::Initiator if *act == Performative::Cancel => Some(Effect::Goes(self.stage)),
             _ => protocol.step(self.stage, own, act),
         };
-        step.ok_or_else(|| SendError::Forbidden {
+        step.ok_or_else(|| ActError::Forbidden {
             protocol: protocol.name,
             agent: self.agent.name.clone(),
             act: act.clone(),

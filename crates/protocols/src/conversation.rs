@@ -9,7 +9,7 @@ use sealbus_fipa::{AclMessage, Aid, DateTime, Expression, Limits, Performative};
 
 use crate::branch::{Branch, Received, same};
 use crate::protocol::Effect;
-use crate::{Outcome, Protocol, Reason, Refused, Role, SendError};
+use crate::{ActError, Outcome, Protocol, Reason, Refused, Role};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Conversation {
@@ -106,7 +106,7 @@ impl Conversation {
         to: &[usize],
         draft: &AclMessage,
         now: i64,
-    ) -> Result<Vec<AclMessage>, SendError> {
+    ) -> Result<Vec<AclMessage>, ActError> {
         let act = &draft.performative;
         let reply_by = moment(draft.reply_by, now);
         let (protocol, own) = (self.protocol, self.own);

@@ -10,7 +10,7 @@ use crate::{Outcome, Stage};
 /// Why nothing was sent. The conversation is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SendError {
+pub enum ActError {
     /// The conversation-id is empty.
     #[error("a conversation needs a conversation-id that is not empty")]
     NoConversationId,

@@ -7,7 +7,7 @@ use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use crate::branch::{Branch, Received};
 use crate::conversation::Conversation;
-use crate::{Outcome, Protocol, Refused, Role, SendError, Stage};
+use crate::{ActError, Outcome, Protocol, Refused, Role, Stage};
 
 /// The participants that a message goes to.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ impl Initiator {
     /// messages.
     ///
     /// # Errors
-    /// [`SendError`] if the conversation-id or the list of participants is empty, a participant is listed twice, or the
+    /// [`ActError`] if the conversation-id or the list of participants is empty, a participant is listed twice, or the
     /// act does not open the protocol.
     pub fn open(
         protocol: &'static Protocol,
@@ -42,13 +42,13 @@ impl Initiator {
         participants: impl IntoIterator<Item = Aid>,
         draft: &AclMessage,
         now: i64,
-    ) -> Result<(Self, Vec<AclMessage>), SendError> {
+    ) -> Result<(Self, Vec<AclMessage>), ActError> {
         let id = conversation_id.into();
         if id.is_empty() {
-            return Err(SendError::NoConversationId);
+            return Err(ActError::NoConversationId);
         }
         if !protocol.opening.contains(&draft.performative) {
-            return Err(SendError::NotOpening {
+            return Err(ActError::NotOpening {
                 protocol: protocol.name,
                 act: draft.performative.clone(),
             });
@@ -59,13 +59,13 @@ impl Initiator {
             .collect();
         branches.sort_by(|one, other| one.name().cmp(other.name()));
         if branches.is_empty() {
-            return Err(SendError::NoParticipants);
+            return Err(ActError::NoParticipants);
         }
         if let Some([twice, _]) = branches
             .array_windows()
             .find(|[one, other]| one.name() == other.name())
         {
-            return Err(SendError::NamedTwice(twice.name().clone()));
+            return Err(ActError::NamedTwice(twice.name().clone()));
         }
         let mut conversation =
             Conversation::new(protocol, Some(id.into()), Role::Initiator, branches);
@@ -88,13 +88,13 @@ impl Initiator {
     /// cross the `cancel`. Give it a `reply-by`: not every agent answers.
     ///
     /// # Errors
-    /// [`SendError`] if the protocol does not allow the act for one of the chosen participants, or none is chosen.
+    /// [`ActError`] if the protocol does not allow the act for one of the chosen participants, or none is chosen.
     pub fn send(
         &mut self,
         to: To<'_>,
         draft: &AclMessage,
         now: i64,
-    ) -> Result<Vec<AclMessage>, SendError> {
+    ) -> Result<Vec<AclMessage>, ActError> {
         self.0.expire_all(now);
         let chosen = |choose: &dyn Fn(&Branch) -> bool| {
             let branches = self.0.branches.iter().enumerate();
@@ -108,7 +108,7 @@ impl Initiator {
                 .iter()
                 .map(|agent| {
                     let found = self.0.position(&agent.name);
-                    found.ok_or_else(|| SendError::NotAParticipant(agent.name.clone()))
+                    found.ok_or_else(|| ActError::NotAParticipant(agent.name.clone()))
                 })
                 .collect::<Result<_, _>>()?,
         };
@@ -116,7 +116,7 @@ impl Initiator {
         chosen.dedup();
         if chosen.is_empty() {
             let act = draft.performative.clone();
-            return Err(SendError::Nobody { act });
+            return Err(ActError::Nobody { act });
         }
         self.0.send(&chosen, draft, now)
     }

@@ -84,7 +84,7 @@ mod protocol;
 mod standard;
 
 pub use branch::{Branch, Received};
-pub use error::{Reason, Refused, SendError};
+pub use error::{ActError, Reason, Refused};
 pub use initiator::{Initiator, To};
 pub use participant::Participant;
 pub use protocol::{Outcome, Protocol, Role, Stage};

@@ -6,7 +6,7 @@ use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 
 use crate::branch::{Branch, Received};
 use crate::conversation::{Conversation, moment};
-use crate::{Outcome, Protocol, Reason, Refused, Role, SendError, Stage};
+use crate::{ActError, Outcome, Protocol, Reason, Refused, Role, Stage};
 
 /// A participant's side of a conversation.
 ///
@@ -44,11 +44,11 @@ impl Participant {
     /// Sends a message of the protocol. It goes to the `reply-to` of the opening message, otherwise to its sender.
     ///
     /// # Errors
-    /// [`SendError`] if the protocol does not allow the act now.
-    pub fn send(&mut self, draft: &AclMessage, now: i64) -> Result<AclMessage, SendError> {
+    /// [`ActError`] if the protocol does not allow the act now.
+    pub fn send(&mut self, draft: &AclMessage, now: i64) -> Result<AclMessage, ActError> {
         self.0.expire_all(now);
         let mut messages = self.0.send(&[0], draft, now)?;
-        messages.pop().ok_or_else(|| SendError::Nobody {
+        messages.pop().ok_or_else(|| ActError::Nobody {
             act: draft.performative.clone(),
         })
     }
@@ -56,8 +56,8 @@ impl Participant {
     /// Answers a `cancel`: `inform` confirms it and ends the conversation; after `failure` the conversation goes on.
     ///
     /// # Errors
-    /// [`SendError`] if there is no `cancel` to answer, or the act is another one.
-    pub fn answer_cancel(&mut self, draft: &AclMessage, now: i64) -> Result<AclMessage, SendError> {
+    /// [`ActError`] if there is no `cancel` to answer, or the act is another one.
+    pub fn answer_cancel(&mut self, draft: &AclMessage, now: i64) -> Result<AclMessage, ActError> {
         self.0.expire_all(now);
         self.0.answer_cancel(draft)
     }
@@ -147,17 +147,17 @@ impl Conversation {
         Ok(())
     }
 
-    fn answer_cancel(&mut self, draft: &AclMessage) -> Result<AclMessage, SendError> {
+    fn answer_cancel(&mut self, draft: &AclMessage) -> Result<AclMessage, ActError> {
         let (protocol, act) = (self.protocol, &draft.performative);
         let tag = self.tag();
         let branch = &mut self.branches[0];
         let agent = branch.name().clone();
         if let Some(outcome) = branch.outcome() {
-            return Err(SendError::Ended { agent, outcome });
+            return Err(ActError::Ended { agent, outcome });
         }
         let answers = matches!(act, Performative::Inform | Performative::Failure);
         if !(branch.is_cancelling() && answers) {
-            return Err(SendError::Forbidden {
+            return Err(ActError::Forbidden {
                 protocol: protocol.name,
                 agent,
                 act: act.clone(),

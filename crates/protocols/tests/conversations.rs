@@ -4,8 +4,8 @@
 
 use sealbus_fipa::{AclMessage, Aid, DateTime, Performative};
 use sealbus_protocols::{
-    CONTRACT_NET, DUTCH_AUCTION, ENGLISH_AUCTION, Initiator, Outcome, Participant, Protocol,
-    REQUEST, Reason, Received, SUBSCRIBE, SendError, Stage, To,
+    ActError, CONTRACT_NET, DUTCH_AUCTION, ENGLISH_AUCTION, Initiator, Outcome, Participant,
+    Protocol, REQUEST, Reason, Received, SUBSCRIBE, Stage, To,
 };
 
 fn aid(name: &str) -> Aid {
@@ -159,7 +159,7 @@ fn a_participant_answers_before_reply_by() {
     let late = asked.send(&draft(Performative::Inform), 100);
     assert!(matches!(
         late,
-        Err(SendError::Ended {
+        Err(ActError::Ended {
             outcome: Outcome::TimedOut,
             ..
         })
@@ -206,7 +206,7 @@ fn a_cancel_without_answer_ends_at_its_deadline() {
         .send(To::All, &due(Performative::Cancel, 100), 0)
         .unwrap();
     let again = asking.send(To::All, &draft(Performative::Cancel), 0);
-    assert!(matches!(again, Err(SendError::Forbidden { .. })));
+    assert!(matches!(again, Err(ActError::Forbidden { .. })));
     // News that was under way does not lift the deadline.
     asking
         .receive(&answer(&mut df, "df", Performative::Inform), 0)
@@ -339,11 +339,11 @@ fn a_conversation_needs_an_id_and_participants_named_once() {
         let agents = names.iter().map(|name| aid(name));
         Initiator::open(&REQUEST, id, agents, &request, 0).unwrap_err()
     };
-    assert_eq!(open("", &["a"]), SendError::NoConversationId);
-    assert_eq!(open("c1", &[]), SendError::NoParticipants);
+    assert_eq!(open("", &["a"]), ActError::NoConversationId);
+    assert_eq!(open("c1", &[]), ActError::NoParticipants);
     assert_eq!(
         open("c1", &["b", "a", "b"]),
-        SendError::NamedTwice("b".into())
+        ActError::NamedTwice("b".into())
     );
 }
 
@@ -355,11 +355,11 @@ fn a_message_goes_to_all_chosen_or_to_none() {
         .unwrap();
     let accept = draft(Performative::AcceptProposal);
     let both = net.send(To::All, &accept, 0);
-    assert!(matches!(both, Err(SendError::Forbidden { agent, .. }) if agent == "b"));
+    assert!(matches!(both, Err(ActError::Forbidden { agent, .. }) if agent == "b"));
     let unknown = net.send(To::Agents(&[aid("m")]), &accept, 0);
-    assert_eq!(unknown.unwrap_err(), SendError::NotAParticipant("m".into()));
+    assert_eq!(unknown.unwrap_err(), ActError::NotAParticipant("m".into()));
     let nobody = net.send(To::Stage(Stage::Ordered), &accept, 0);
-    assert!(matches!(nobody, Err(SendError::Nobody { .. })));
+    assert!(matches!(nobody, Err(ActError::Nobody { .. })));
     assert_eq!(
         net.send(To::Stage(Stage::Proposed), &accept, 0)
             .unwrap()

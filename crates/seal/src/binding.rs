@@ -46,7 +46,7 @@ impl Role {
 
 /// One connection, as both of its ends know it. Every proof on the connection is bound to this value.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Channel {
+pub struct BoundConnection {
     exporter: [u8; 32],
     level: SecurityLevel,
     protocol_version: u16,
@@ -87,7 +87,7 @@ pub enum BindingError {
     },
 }
 
-impl Channel {
+impl BoundConnection {
     /// The channel of a TLS connection whose handshake is complete.
     pub fn of<Data>(
         connection: &ConnectionCommon<Data>,
@@ -131,9 +131,9 @@ impl Channel {
 }
 
 /// Shows everything except the exporter, which is as secret as the connection.
-impl std::fmt::Debug for Channel {
+impl std::fmt::Debug for BoundConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Channel")
+        f.debug_struct("BoundConnection")
             .field("level", &self.level)
             .field("protocol_version", &self.protocol_version)
             .finish_non_exhaustive()
@@ -144,7 +144,7 @@ impl Binding {
     /// Proves the owner of `credential`, which is at the `prover` end of `channel`.
     pub fn prove(
         credential: &Credential,
-        channel: &Channel,
+        channel: &BoundConnection,
         prover: Role,
     ) -> Result<Self, BindingError> {
         let identity = credential.certificate()?;
@@ -161,7 +161,7 @@ impl Binding {
     /// The check costs two signature checks for a chain seen for the first time, then one.
     pub fn verify(
         &self,
-        channel: &Channel,
+        channel: &BoundConnection,
         prover: Role,
         trust: &Trust,
         now: Timestamp,

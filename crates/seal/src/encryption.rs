@@ -20,7 +20,7 @@ mod context;
 use certified::LONGEST_ABSENCE;
 pub use certified::{CertifiedEncryptionKey, LONGEST_KEY_PACKAGE};
 pub use commitment::{Commitment, Salt, Salts};
-pub use context::{Messages, Opening, Sealing, Suite};
+pub use context::{EncryptionContext, Opening, Sealing, Suite};
 use data_encoding::HEXLOWER;
 
 use std::fmt;
@@ -146,7 +146,7 @@ pub struct EncryptionKeyId([u8; Self::LENGTH]);
 pub struct Encapsulation(Box<[u8; ENCAPSULATION]>);
 
 /// A secret that a KEM gave both sides.
-pub type Secret = Zeroizing<[u8; 32]>;
+pub type SharedSecret = Zeroizing<[u8; 32]>;
 
 impl EncryptionKey {
     /// Makes a new key.
@@ -213,7 +213,7 @@ impl EncryptionKey {
         &self.public
     }
 
-    fn decapsulate(&self, encapsulation: &Encapsulation) -> Result<Secret, EncryptionError> {
+    fn decapsulate(&self, encapsulation: &Encapsulation) -> Result<SharedSecret, EncryptionError> {
         let (lattice, curve) = encapsulation.0.split_at(LATTICE_ENCAPSULATION);
         let open = || {
             let by_lattice = self.lattice.decapsulate(Ciphertext::from(lattice))?;
@@ -260,7 +260,7 @@ impl EncryptionPublicKey {
         &self.0[LATTICE_KEY..]
     }
 
-    fn encapsulate(&self) -> Result<(Encapsulation, Secret), EncryptionError> {
+    fn encapsulate(&self) -> Result<(Encapsulation, SharedSecret), EncryptionError> {
         let make = || {
             let lattice = EncapsulationKey::new(&ML_KEM_768, &self.0[..LATTICE_KEY])
                 .map_err(|_| Unspecified)?;
@@ -335,20 +335,28 @@ impl fmt::Debug for Encapsulation {
 }
 
 /// The secret of X25519. A key of low order, which would make it known to everybody, is refused by the library.
-fn agree(own: &agreement::PrivateKey, other: &[u8]) -> Result<Secret, Unspecified> {
+fn agree(own: &agreement::PrivateKey, other: &[u8]) -> Result<SharedSecret, Unspecified> {
     let other = agreement::UnparsedPublicKey::new(&X25519, other);
     agreement::agree(own, other, Unspecified, |secret| {
-        secret.try_into().map(Secret::new).map_err(|_| Unspecified)
+        secret
+            .try_into()
+            .map(SharedSecret::new)
+            .map_err(|_| Unspecified)
     })
 }
 
 /// The combiner of X-Wing.
-fn combined(by_lattice: &[u8], by_curve: &Secret, sent: &[u8], receiver: &[u8]) -> Secret {
+fn combined(
+    by_lattice: &[u8],
+    by_curve: &SharedSecret,
+    sent: &[u8],
+    receiver: &[u8],
+) -> SharedSecret {
     let mut hash = Context::new(&SHA3_256);
     for part in [by_lattice, by_curve.as_slice(), sent, receiver, LABEL] {
         hash.update(part);
     }
-    let mut secret = Secret::default();
+    let mut secret = SharedSecret::default();
     secret.copy_from_slice(hash.finish().as_ref());
     secret
 }

@@ -32,7 +32,7 @@ pub struct Grant {
 
 /// Why a CA does not grant a node's request for a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum IssuanceRefusal {
     /// Only nodes speak for others.
     #[error("{0} asks for a certificate, but only a node may ask on behalf of others")]
     NotANode(Identity),
@@ -116,19 +116,19 @@ pub fn decide(
     requester: &VerifiedIdentity,
     wanted: &Identity,
     placements: &dyn Placements,
-) -> Result<Grant, Refusal> {
+) -> Result<Grant, IssuanceRefusal> {
     let Identity::Node {
         platform,
         name: node,
     } = requester.identity()
     else {
-        return Err(Refusal::NotANode(requester.identity().clone()));
+        return Err(IssuanceRefusal::NotANode(requester.identity().clone()));
     };
     if !placements.is_member(node) {
-        return Err(Refusal::NotAMember(node.clone()));
+        return Err(IssuanceRefusal::NotAMember(node.clone()));
     }
     if wanted.platform() != platform {
-        return Err(Refusal::WrongPlatform {
+        return Err(IssuanceRefusal::WrongPlatform {
             node: node.clone(),
             wanted: wanted.clone(),
         });
@@ -138,14 +138,14 @@ pub fn decide(
             Some(placed_on) if placed_on == *node => {}
             Some(placed_on) => {
                 let (node, agent) = (node.clone(), agent.clone());
-                return Err(Refusal::PlacedElsewhere {
+                return Err(IssuanceRefusal::PlacedElsewhere {
                     node,
                     agent,
                     placed_on,
                 });
             }
             None => {
-                return Err(Refusal::NotPlaced {
+                return Err(IssuanceRefusal::NotPlaced {
                     node: node.clone(),
                     agent: agent.clone(),
                 });
@@ -153,13 +153,13 @@ pub fn decide(
         },
         Identity::Node { name: of, .. } | Identity::Process { node: of, .. } if of == node => {}
         Identity::Node { .. } | Identity::Process { .. } => {
-            return Err(Refusal::NotItsOwn {
+            return Err(IssuanceRefusal::NotItsOwn {
                 node: node.clone(),
                 wanted: wanted.clone(),
             });
         }
         Identity::Authority { .. } => {
-            return Err(Refusal::Authority {
+            return Err(IssuanceRefusal::Authority {
                 node: node.clone(),
                 wanted: wanted.clone(),
             });
@@ -169,7 +169,7 @@ pub fn decide(
         identity: wanted.clone(),
         address: requester
             .address()
-            .ok_or_else(|| Refusal::NoAddress(node.clone()))?,
+            .ok_or_else(|| IssuanceRefusal::NoAddress(node.clone()))?,
         on_behalf_of: Some(requester.identity().clone()),
         holder: None,
         renews: None,
@@ -188,15 +188,15 @@ pub fn decide_renewal(
     wanted: &Identity,
     process: &ProcessId,
     now: Timestamp,
-) -> Result<Grant, Refusal> {
+) -> Result<Grant, IssuanceRefusal> {
     let Identity::Node {
         platform,
         name: node,
     } = requester.identity()
     else {
-        return Err(Refusal::NotANode(requester.identity().clone()));
+        return Err(IssuanceRefusal::NotANode(requester.identity().clone()));
     };
-    let not_held = || Refusal::NotHeld {
+    let not_held = || IssuanceRefusal::NotHeld {
         node: node.clone(),
         wanted: wanted.clone(),
     };
@@ -222,7 +222,7 @@ pub fn decide_renewal(
         not_before: certificate.not_before(),
     });
     if now >= renewed.until() {
-        return Err(Refusal::Over {
+        return Err(IssuanceRefusal::Over {
             wanted: wanted.clone(),
             serial: renewed.serial,
             until: renewed.until(),
@@ -232,7 +232,7 @@ pub fn decide_renewal(
         identity: wanted.clone(),
         address: requester
             .address()
-            .ok_or_else(|| Refusal::NoAddress(node.clone()))?,
+            .ok_or_else(|| IssuanceRefusal::NoAddress(node.clone()))?,
         on_behalf_of: Some(requester.identity().clone()),
         holder: Some((*process, node.clone())),
         renews: Some(renewed),

@@ -61,7 +61,7 @@ pub use key::{KeyError, KeyPair, PublicKey, Signature};
 pub use level::{SecurityLevel, UnknownSecurityLevel};
 pub use long_lived::LongLivedIdentity;
 pub use ml_dsa::MlDsaKeyPair;
-pub use request::{LONGEST_REQUEST, RequestError, SigningRequest};
+pub use request::{LONGEST_REQUEST, SigningRequest, SigningRequestError};
 pub use term::{Heard, NotATerm, Term};
 pub use timestamp::Timestamp;
 pub use trust::{CLOCK_SKEW, Trust, TrustError};

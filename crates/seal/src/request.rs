@@ -35,7 +35,7 @@ pub struct SigningRequest {
 
 /// Why a signing request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RequestError {
+pub enum SigningRequestError {
     /// Longer than [`LONGEST_REQUEST`].
     #[error("the signing request has {0} bytes, and the limit is {LONGEST_REQUEST}")]
     TooLong(usize),
@@ -62,11 +62,11 @@ impl SigningRequest {
     ///
     /// # Errors
     /// As `parse`.
-    pub fn from_pem(text: &[u8]) -> Result<Vec<u8>, RequestError> {
-        let malformed = |what: &str| RequestError::Malformed(what.to_owned());
+    pub fn from_pem(text: &[u8]) -> Result<Vec<u8>, SigningRequestError> {
+        let malformed = |what: &str| SigningRequestError::Malformed(what.to_owned());
         // In text, every byte takes four thirds and a line its end.
         if text.len() > 2 * LONGEST_REQUEST {
-            return Err(RequestError::TooLong(text.len()));
+            return Err(SigningRequestError::TooLong(text.len()));
         }
         let text = std::str::from_utf8(text).map_err(|_| malformed("it is no text in PEM"))?;
         let body = text
@@ -81,25 +81,25 @@ impl SigningRequest {
     }
 
     /// Reads a request and checks the proof of possession.
-    pub fn parse(der: &[u8]) -> Result<Self, RequestError> {
+    pub fn parse(der: &[u8]) -> Result<Self, SigningRequestError> {
         if der.len() > LONGEST_REQUEST {
-            return Err(RequestError::TooLong(der.len()));
+            return Err(SigningRequestError::TooLong(der.len()));
         }
         let (rest, request) = X509CertificationRequest::from_der(der)
-            .map_err(|error| RequestError::Malformed(error.to_string()))?;
+            .map_err(|error| SigningRequestError::Malformed(error.to_string()))?;
         if !rest.is_empty() {
-            return Err(RequestError::Malformed(format!(
+            return Err(SigningRequestError::Malformed(format!(
                 "{} bytes too many",
                 rest.len()
             )));
         }
         let info = &request.certification_request_info;
-        let public_key = verifying_key(&info.subject_pki).ok_or(RequestError::Algorithm)?;
+        let public_key = verifying_key(&info.subject_pki).ok_or(SigningRequestError::Algorithm)?;
         if info.subject_pki.algorithm.algorithm != request.signature_algorithm.algorithm {
-            return Err(RequestError::Algorithm);
+            return Err(SigningRequestError::Algorithm);
         }
         if !public_key.verifies(info.raw, request.signature_value.as_ref()) {
-            return Err(RequestError::NotProved);
+            return Err(SigningRequestError::NotProved);
         }
         Ok(Self {
             public_key,
@@ -146,7 +146,7 @@ fn wanted<T>(
     request: &X509CertificationRequest<'_>,
     oid: &[u64],
     decode: impl Fn(&[u8]) -> Option<T>,
-) -> Result<Option<T>, RequestError> {
+) -> Result<Option<T>, SigningRequestError> {
     let is_wanted = |found: &Oid<'_>| {
         found
             .iter()
@@ -158,9 +158,9 @@ fn wanted<T>(
             continue;
         };
         for extension in wanted.extensions.iter().filter(|it| is_wanted(&it.oid)) {
-            let value = decode(extension.value).ok_or(RequestError::Extension)?;
+            let value = decode(extension.value).ok_or(SigningRequestError::Extension)?;
             if found.replace(value).is_some() {
-                return Err(RequestError::Extension);
+                return Err(SigningRequestError::Extension);
             }
         }
     }

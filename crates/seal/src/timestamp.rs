@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls_pki_types::UnixTime;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A point in time: whole seconds since 1970-01-01T00:00:00Z, the resolution of X.509.
 ///
@@ -14,7 +14,13 @@ use serde::{Deserialize, Serialize};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Timestamp(u64);
+pub struct Timestamp(#[serde(deserialize_with = "capped")] u64);
+
+/// Reads seconds as [`Timestamp::from_unix_seconds`] takes them.
+fn capped<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let seconds = u64::deserialize(from)?;
+    Ok(Timestamp::from_unix_seconds(seconds).0)
+}
 
 impl Timestamp {
     /// The last instant that X.509 can write: 9999-12-31T23:59:59Z (RFC 5280 section 4.1.2.5).
@@ -122,6 +128,13 @@ mod tests {
         ] {
             assert_eq!(Timestamp::from_unix_seconds(seconds).to_string(), text);
         }
+    }
+
+    #[test]
+    fn no_number_is_read_as_an_instant_that_certificates_cannot_have() {
+        let read: Timestamp = serde_json::from_str(&u64::MAX.to_string()).unwrap();
+        assert_eq!(read, Timestamp::MAX);
+        assert_eq!(serde_json::to_string(&read).unwrap(), "253402300799");
     }
 
     #[test]

@@ -36,12 +36,12 @@ pub fn check_audience(audience: &str) -> Result<(), &'static str> {
 /// A P-256 key that signs workload tokens. It cannot be copied, and is never written anywhere.
 pub struct WorkloadKey {
     pair: EcdsaKeyPair,
-    public: PublishedKey,
+    public: JsonWebKey,
 }
 
 /// The public half of a [`WorkloadKey`], as a JSON Web Key (RFC 7517).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PublishedKey {
+pub struct JsonWebKey {
     /// The family of algorithms: `EC`.
     pub kty: String,
     /// The curve: `P-256`.
@@ -93,7 +93,7 @@ impl WorkloadKey {
         };
         let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
         let thumbed = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
-        let public = PublishedKey {
+        let public = JsonWebKey {
             kty: "EC".to_owned(),
             crv: "P-256".to_owned(),
             alg: "ES256".to_owned(),
@@ -106,7 +106,7 @@ impl WorkloadKey {
     }
 
     /// Its public half.
-    pub fn public(&self) -> &PublishedKey {
+    pub fn public(&self) -> &JsonWebKey {
         &self.public
     }
 
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(names.len(), 7);
         assert_eq!((&told["kty"], &told["use"]), (&"EC".into(), &"sig".into()));
         assert!(told.get("d").is_none(), "{told}");
-        let read: PublishedKey = serde_json::from_value(told).unwrap();
+        let read: JsonWebKey = serde_json::from_value(told).unwrap();
         assert_eq!(&read, key.public());
     }
 }

@@ -4,13 +4,13 @@
 mod support;
 
 use rustls_pki_types::CertificateDer;
-use sealbus_seal::binding::{Binding, BindingError, Channel, Role};
+use sealbus_seal::binding::{Binding, BindingError, BoundConnection, Role};
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::{CertificateChain, SecurityLevel, Validity, VerifyError};
 use support::{HOUR, TestPlatform, seconds};
 
-fn channel(exporter: u8, level: SecurityLevel) -> Channel {
-    Channel::with_exporter([exporter; 32], level, 1)
+fn channel(exporter: u8, level: SecurityLevel) -> BoundConnection {
+    BoundConnection::with_exporter([exporter; 32], level, 1)
 }
 
 #[test]
@@ -19,8 +19,9 @@ fn a_proof_holds_on_its_own_connection_only() {
     let agent = platform.credential(&platform.agent("a"));
     let here = channel(1, SecurityLevel::Auth);
     let proof = Binding::prove(&agent, &here, Role::Client).unwrap();
-    let verify =
-        |channel: &Channel, prover| proof.verify(channel, prover, &platform.trust, platform.now);
+    let verify = |channel: &BoundConnection, prover| {
+        proof.verify(channel, prover, &platform.trust, platform.now)
+    };
     let verified = verify(&here, Role::Client).unwrap();
     assert_eq!(verified.identity(), &platform.agent("a"));
     assert_eq!(verified.serial(), agent.certificate().unwrap().serial());
@@ -43,7 +44,7 @@ fn a_proof_holds_on_its_own_connection_only() {
             "level {level}"
         );
     }
-    let other_version = Channel::with_exporter([1; 32], SecurityLevel::Auth, 2);
+    let other_version = BoundConnection::with_exporter([1; 32], SecurityLevel::Auth, 2);
     assert!(
         not_proved(verify(&other_version, Role::Client)),
         "protocol version"

@@ -6,11 +6,11 @@ mod support;
 use base64::Engine as _;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, SanType};
 use rustls_pki_types::CertificateDer;
-use sealbus_seal::issuance::{self, Grant, Refusal};
+use sealbus_seal::issuance::{self, Grant, IssuanceRefusal};
 use sealbus_seal::{
     AuthorityError, AuthorityKey, Certificate, CertificateChain, CertificateError, Credential,
-    Identity, IssuingAuthority, KeyPair, RequestError, RootAuthority, Serial, SigningRequest,
-    Validity, VerifyError,
+    Identity, IssuingAuthority, KeyPair, RootAuthority, Serial, SigningRequest,
+    SigningRequestError, Validity, VerifyError,
 };
 use support::{ADDRESS, HOUR, PlacedAgents, TestPlatform, YEAR, request};
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -224,7 +224,10 @@ fn requests_without_possession_or_of_other_keys_are_refused() {
     let position = position.unwrap();
     let mut stolen = good.clone();
     stolen[position..position + 32].copy_from_slice(other.public_key().as_bytes());
-    assert_eq!(SigningRequest::parse(&stolen), Err(RequestError::NotProved));
+    assert_eq!(
+        SigningRequest::parse(&stolen),
+        Err(SigningRequestError::NotProved)
+    );
 
     let p256 = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
     let p256 = CertificateParams::default()
@@ -232,24 +235,24 @@ fn requests_without_possession_or_of_other_keys_are_refused() {
         .unwrap();
     assert_eq!(
         SigningRequest::parse(p256.der()),
-        Err(RequestError::Algorithm)
+        Err(SigningRequestError::Algorithm)
     );
 
     for cut in 0..good.len() {
         assert!(matches!(
             SigningRequest::parse(&good[..cut]),
-            Err(RequestError::Malformed(_))
+            Err(SigningRequestError::Malformed(_))
         ));
     }
     let mut longer = good.clone();
     longer.push(0);
     assert!(matches!(
         SigningRequest::parse(&longer),
-        Err(RequestError::Malformed(_))
+        Err(SigningRequestError::Malformed(_))
     ));
     assert_eq!(
         SigningRequest::parse(&[0x30; 9000]),
-        Err(RequestError::TooLong(9000))
+        Err(SigningRequestError::TooLong(9000))
     );
 }
 
@@ -302,42 +305,45 @@ fn a_node_gets_certificates_for_what_was_placed_on_it() {
     let refused = |wanted: &Identity| issuance::decide(&node, wanted, &placed).unwrap_err();
     assert!(matches!(
         refused(&platform.agent("b")),
-        Refusal::PlacedElsewhere { placed_on, .. } if placed_on.as_str() == "node-2"
+        IssuanceRefusal::PlacedElsewhere { placed_on, .. } if placed_on.as_str() == "node-2"
     ));
     assert!(matches!(
         refused(&platform.agent("c")),
-        Refusal::NotPlaced { .. }
+        IssuanceRefusal::NotPlaced { .. }
     ));
     assert!(matches!(
         refused(&platform.node("node-2")),
-        Refusal::NotItsOwn { .. }
+        IssuanceRefusal::NotItsOwn { .. }
     ));
     assert!(matches!(
         refused(&platform.process("node-2")),
-        Refusal::NotItsOwn { .. }
+        IssuanceRefusal::NotItsOwn { .. }
     ));
     let authority = Identity::authority(&platform.name, "ca-9").unwrap();
-    assert!(matches!(refused(&authority), Refusal::Authority { .. }));
+    assert!(matches!(
+        refused(&authority),
+        IssuanceRefusal::Authority { .. }
+    ));
     let elsewhere = TestPlatform::new("elsewhere");
     assert!(matches!(
         refused(&elsewhere.agent("a")),
-        Refusal::WrongPlatform { .. }
+        IssuanceRefusal::WrongPlatform { .. }
     ));
 
     let agent = platform.verified(&platform.agent("a"));
     assert!(matches!(
         issuance::decide(&agent, &platform.agent("a"), &placed),
-        Err(Refusal::NotANode(_))
+        Err(IssuanceRefusal::NotANode(_))
     ));
     let process = platform.verified(&platform.process("node-1"));
     assert!(matches!(
         issuance::decide(&process, &platform.agent("a"), &placed),
-        Err(Refusal::NotANode(_))
+        Err(IssuanceRefusal::NotANode(_))
     ));
     let stranger = platform.verified(&platform.node("node-3"));
     assert!(matches!(
         issuance::decide(&stranger, &platform.node("node-3"), &placed),
-        Err(Refusal::NotAMember(_))
+        Err(IssuanceRefusal::NotAMember(_))
     ));
 }
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::encryption::{
     CertifiedEncryptionKey, Commitment, Encapsulation, EncryptionError, EncryptionKey,
-    EncryptionPublicKey, Opening, Salt, Salts, Sealing, Secret,
+    EncryptionPublicKey, Opening, Salt, Salts, Sealing, SharedSecret,
 };
 use sealbus_seal::{Identity, Validity, VerifyError};
 use support::{HOUR, TestPlatform};
@@ -350,11 +350,11 @@ fn a_key_from_a_file_opens_what_was_sealed_to_it() {
 
 #[test]
 fn the_salts_under_a_secret_follow_from_their_numbers() {
-    let salts = Salts::new(Secret::new([7; 32]));
+    let salts = Salts::new(SharedSecret::new([7; 32]));
     let [first, second] = [0, 1].map(|number| salts.of(number));
     assert_ne!(first, second);
-    assert_eq!(first, Salts::new(Secret::new([7; 32])).of(0));
-    assert_ne!(first, Salts::new(Secret::new([8; 32])).of(0));
+    assert_eq!(first, Salts::new(SharedSecret::new([7; 32])).of(0));
+    assert_ne!(first, Salts::new(SharedSecret::new([8; 32])).of(0));
     let known = [
         0xf2, 0x22, 0xa2, 0x0b, 0x21, 0x92, 0x7d, 0x88, 0xe7, 0x23, 0x77, 0x03, 0x1f, 0x01, 0xef,
         0xe0, 0xde, 0x43, 0x96, 0xc6, 0x7e, 0xa9, 0x44, 0xd8, 0x2d, 0xbf, 0x80, 0x12, 0x6f, 0xe1,

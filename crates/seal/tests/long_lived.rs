@@ -8,7 +8,7 @@ use rcgen::{CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, SanType
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
     AuthorityError, Certificate, CertificateChain, CertificateError, Identity, KeyPair,
-    LongLivedIdentity, RequestError, SigningRequest, Validity, VerifyError,
+    LongLivedIdentity, SigningRequest, SigningRequestError, Validity, VerifyError,
 };
 use support::{ADDRESS, HOUR, TestPlatform};
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -195,5 +195,5 @@ fn a_request_with_what_is_no_identity_is_refused() {
     params.custom_extensions = vec![extension];
     let request = params.serialize_request(&key).unwrap();
     let error = SigningRequest::parse(request.der()).unwrap_err();
-    assert_eq!(error, RequestError::Extension);
+    assert_eq!(error, SigningRequestError::Extension);
 }

@@ -10,8 +10,8 @@ use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
     AuthorityError, AuthorityKey, Certificate, CertificateChain, CertificateError, Credential,
-    Identity, IssuingAuthority, KeyPair, LongLivedIdentity, MlDsaKeyPair, RequestError,
-    RootAuthority, SignatureAlgorithm, SigningRequest, Trust, Validity, VerifyError,
+    Identity, IssuingAuthority, KeyPair, LongLivedIdentity, MlDsaKeyPair, RootAuthority,
+    SignatureAlgorithm, SigningRequest, SigningRequestError, Trust, Validity, VerifyError,
 };
 use support::{HOUR, SKEW, TestPlatform, YEAR};
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -325,7 +325,7 @@ fn nobody_but_an_agent_has_a_second_key() {
     let other = (*KeyPair::generate().unwrap().public_key()).into();
     let request = key.signing_request_with(Some(&other), None).unwrap();
     let error = SigningRequest::parse(&request).unwrap_err();
-    assert_eq!(error, RequestError::Extension);
+    assert_eq!(error, SigningRequestError::Extension);
 }
 
 #[test]

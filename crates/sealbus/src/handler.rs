@@ -14,7 +14,7 @@ use crate::context::Voice;
 use crate::filter::Filter;
 use crate::labour::{Labour, LabourPermit};
 use crate::message::Message;
-use crate::supervision::{AgentResult, Fault, answer};
+use crate::supervision::{AgentResult, AtFault, answer};
 use crate::trace::Handling;
 
 type Work = dyn Fn(Voice, Message) -> BoxFuture<'static, AgentResult> + Send + Sync;
@@ -102,7 +102,7 @@ async fn run(
             return;
         }
         let (fault, failed) = handling.enter(|| voice.answer_error(&origin, error));
-        if fault == Fault::Agent {
+        if fault == AtFault::Agent {
             labour.report(failed.handled, failed.error);
         }
     }

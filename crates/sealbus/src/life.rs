@@ -18,7 +18,7 @@ use crate::crew::{AgentEnd, Crew};
 use crate::labour::panic_text;
 use crate::message::Message;
 use crate::supervision::AgentResult;
-use crate::supervision::{Fault, HandlerError, LEAVING_PARAMETER, Supervision, answer, judge};
+use crate::supervision::{AtFault, HandlerError, LEAVING_PARAMETER, Supervision, answer, judge};
 use crate::trace::{self, Handling};
 
 /// How long a hook may go on after its agent was asked to stop, before it is cancelled at its next `.await`.
@@ -254,10 +254,10 @@ fn message_failed(
     error: Box<dyn Error + Send + Sync>,
 ) -> Option<HandlerError> {
     let (fault, failed) = context.answer_error(message, error);
-    if fault == Fault::Sender {
+    if fault == AtFault::Sender {
         context.count_failed();
     }
-    (fault == Fault::Agent).then_some(failed)
+    (fault == AtFault::Agent).then_some(failed)
 }
 
 /// Counts and logs an error of a handler.
@@ -325,16 +325,16 @@ impl Voice {
         &self,
         message: &AclMessage,
         error: Box<dyn Error + Send + Sync>,
-    ) -> (Fault, HandlerError) {
+    ) -> (AtFault, HandlerError) {
         let (fault, act, reason) = judge(&*error);
         trace::failed(fault, &act, &*error);
         let agent = self.name();
         let sender = message.sender.as_ref().map_or("nobody", |it| &it.name);
         let handled = format!("{} from {sender}", message.performative);
         match fault {
-            Fault::Nobody => tracing::debug!(agent, handled, "answers {act}: {reason}"),
-            Fault::Sender => tracing::warn!(agent, handled, "cannot be read: {reason}"),
-            Fault::Agent => {}
+            AtFault::Nobody => tracing::debug!(agent, handled, "answers {act}: {reason}"),
+            AtFault::Sender => tracing::warn!(agent, handled, "cannot be read: {reason}"),
+            AtFault::Agent => {}
         }
         if let Some(answer) = answer(message, act, reason) {
             // The answer does not wait: an agent that does not read its answers holds nobody up.

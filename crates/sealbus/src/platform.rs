@@ -12,7 +12,7 @@ use sealbus_control::host::Host;
 use sealbus_gateways::GatewayConfig;
 use sealbus_master::embedded::{EmbeddedError, EmbeddedPlatform, Watched, WatchedError};
 use sealbus_platform::gateway::{Gateway, GatewayError};
-use sealbus_process::attachment::{AttachError, Attachment};
+use sealbus_process::attachment::{Attachment, NodeAttachError};
 use sealbus_process::{
     AgentHandle, Interceptor, LongLivedKey, LongLivedKeyError, OpenAgentError, OpenError, Process,
 };
@@ -86,7 +86,7 @@ pub enum PlatformError {
     Embedded(#[from] EmbeddedError),
     /// The program could not attach to the node.
     #[error("the program did not get its place on the platform: {0}")]
-    Attach(#[from] AttachError),
+    Attach(#[from] NodeAttachError),
     /// The environment names a node, but holds no ticket for it.
     #[error(
         "{ATTACH_VARIABLE} is set and {TICKET_VARIABLE} is not: both are set by the node that starts a program; unset \

@@ -110,7 +110,7 @@ const REASON_LIMIT: usize = 1_000;
 
 /// The party that must deal with the error of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum AtFault {
     /// The agent means this answer.
     Nobody,
     /// The message cannot be read. The agent works correctly.
@@ -120,25 +120,25 @@ pub(crate) enum Fault {
 }
 
 /// The party that must deal with an error, and the act and the reason of the answer.
-pub(crate) fn judge(error: &(dyn Error + 'static)) -> (Fault, Performative, String) {
+pub(crate) fn judge(error: &(dyn Error + 'static)) -> (AtFault, Performative, String) {
     if let Some(Refuse { reason }) = error.downcast_ref() {
-        (Fault::Nobody, Performative::Refuse, reason.clone())
+        (AtFault::Nobody, Performative::Refuse, reason.clone())
     } else if let Some(NotUnderstood { reason }) = error.downcast_ref() {
-        (Fault::Nobody, Performative::NotUnderstood, reason.clone())
+        (AtFault::Nobody, Performative::NotUnderstood, reason.clone())
     } else if let Some(Failure { reason }) = error.downcast_ref() {
-        (Fault::Nobody, Performative::Failure, reason.clone())
+        (AtFault::Nobody, Performative::Failure, reason.clone())
     } else if error.is::<ContentError>()
         || error.is::<BodyError>()
         || matches!(error.downcast_ref(), Some(ProtocolError::NotOpening { .. }))
     {
         let act = Performative::NotUnderstood;
-        (Fault::Sender, act, error.to_string())
+        (AtFault::Sender, act, error.to_string())
     } else if let Some(ProtocolError::Busy(_)) = error.downcast_ref() {
-        (Fault::Nobody, Performative::Refuse, error.to_string())
+        (AtFault::Nobody, Performative::Refuse, error.to_string())
     } else if let Some(SendError::AnswerNotTaken { .. }) = error.downcast_ref() {
-        (Fault::Nobody, Performative::Failure, error.to_string())
+        (AtFault::Nobody, Performative::Failure, error.to_string())
     } else {
-        (Fault::Agent, Performative::Failure, FAILED.to_owned())
+        (AtFault::Agent, Performative::Failure, FAILED.to_owned())
     }
 }
 

@@ -45,10 +45,15 @@ pub fn restore_term(row: Option<&[u8]>, now: u64, batch: &mut Batch) -> Result<T
 }
 
 fn parse(row: &[u8]) -> Result<Term, StoreError> {
-    serde_json::from_slice(row).map_err(|error| StoreError::DamagedRow {
+    let damaged = |detail: String| StoreError::DamagedRow {
         key: TERM_ROW.to_owned(),
-        detail: error.to_string(),
-    })
+        detail,
+    };
+    let term: Term = serde_json::from_slice(row).map_err(|error| damaged(error.to_string()))?;
+    match term.epoch.max(term.number) {
+        u64::MAX => Err(damaged(format!("no term can follow {term}"))),
+        _ => Ok(term),
+    }
 }
 
 fn row_of(term: Term) -> Vec<u8> {
@@ -223,5 +228,22 @@ impl Store for Fenced {
             }
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_term_that_none_can_follow_is_a_damaged_row() {
+        for (epoch, number) in [(u64::MAX, 0), (0, u64::MAX)] {
+            let row = row_of(Term { epoch, number });
+            let restored = restore_term(Some(&row), 1000, &mut Batch::new());
+            assert!(
+                matches!(restored, Err(StoreError::DamagedRow { .. })),
+                "{restored:?}"
+            );
+        }
     }
 }

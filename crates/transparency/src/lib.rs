@@ -41,7 +41,7 @@ pub use tree::{
     inclusion_root, leaf_hash, tree_root, verify_consistency, verify_inclusion,
 };
 pub use whole::WholeTree;
-pub use witness::{AddCheckpoint, Refusal, Witness};
+pub use witness::{AddCheckpoint, Witness, WitnessRefusal};
 pub use writer::{LogHead, LogWriter, Publication};
 
 /// SHA-256. A hash of several pieces is taken of a copy: a context, which takes pieces, costs more than a short copy.

@@ -34,7 +34,7 @@ pub struct Witness {
 
 /// Why a witness does not cosign.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum WitnessRefusal {
     /// The request is not valid.
     #[error("the request to a witness is not valid: {0}")]
     Invalid(LogError),
@@ -68,7 +68,7 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
+impl WitnessRefusal {
     /// Whether the log has lost or rewritten entries that it signed. It is dishonest, or was restored from a backup.
     pub fn is_alarm(&self) -> bool {
         matches!(self, Self::Truncated { .. } | Self::Forked { .. })
@@ -139,33 +139,33 @@ impl Witness {
     /// Judges a request. A checkpoint that is returned may be cosigned once it is kept; it is the latest then.
     ///
     /// # Errors
-    /// [`Refusal`]. The latest checkpoint stays the same.
-    pub fn consider(&self, request: &AddCheckpoint) -> Result<Checkpoint, Refusal> {
+    /// [`WitnessRefusal`]. The latest checkpoint stays the same.
+    pub fn consider(&self, request: &AddCheckpoint) -> Result<Checkpoint, WitnessRefusal> {
         let shown = Checkpoint::open(&request.note, &self.log).map_err(|error| match error {
-            LogError::NotSigned(_) => Refusal::NotSigned(error),
-            error => Refusal::Invalid(error),
+            LogError::NotSigned(_) => WitnessRefusal::NotSigned(error),
+            error => WitnessRefusal::Invalid(error),
         })?;
         if request.old > shown.size {
             let why = LogError::Malformed("its old size is above the size of the checkpoint");
-            return Err(Refusal::Invalid(why));
+            return Err(WitnessRefusal::Invalid(why));
         }
         let Some(seen) = &self.latest else {
             return match request.old {
                 0 if request.proof.is_empty() => Ok(shown),
-                0 => Err(Refusal::Invalid(LogError::Malformed(
+                0 => Err(WitnessRefusal::Invalid(LogError::Malformed(
                     "there is nothing to prove from size 0",
                 ))),
-                _ => Err(Refusal::Seen(0)),
+                _ => Err(WitnessRefusal::Seen(0)),
             };
         };
         if shown.size < seen.size {
-            return Err(Refusal::Truncated {
+            return Err(WitnessRefusal::Truncated {
                 origin: shown.origin,
                 seen: seen.size,
                 shown: shown.size,
             });
         }
-        let forked = || Refusal::Forked {
+        let forked = || WitnessRefusal::Forked {
             origin: shown.origin.clone(),
             seen: seen.size,
             shown: shown.size,
@@ -174,7 +174,7 @@ impl Witness {
             return Err(forked());
         }
         if request.old != seen.size {
-            return Err(Refusal::Seen(seen.size));
+            return Err(WitnessRefusal::Seen(seen.size));
         }
         verify_consistency(
             seen.size,

@@ -13,7 +13,8 @@ use sealbus_seal::{
 };
 use sealbus_transparency::{
     AddCheckpoint, Audit, Checkpoint, Entry, Folder, KeyKind, LogError, LogFile, LogHead,
-    LogWriter, Note, NoteKey, NoteSignature, Refusal, TileReader, Witness, consistency_proof,
+    LogWriter, Note, NoteKey, NoteSignature, TileReader, Witness, WitnessRefusal,
+    consistency_proof,
 };
 
 const NOW: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
@@ -252,7 +253,7 @@ fn a_witness_notices_a_log_that_was_cut_off_or_has_two_views() {
     let first = files.publish(&mut log, &authority);
     assert_eq!(
         witness.consider(&request(&files, &first, 1, &authority)),
-        Err(Refusal::Seen(0))
+        Err(WitnessRefusal::Seen(0))
     );
     let accepted = witness
         .consider(&request(&files, &first, 0, &authority))
@@ -263,7 +264,7 @@ fn a_witness_notices_a_log_that_was_cut_off_or_has_two_views() {
     log.append(b"more").unwrap();
     let more = files.publish(&mut log, &authority);
     let refused = witness.consider(&request(&files, &more, 5, &authority));
-    assert_eq!(refused, Err(Refusal::Seen(700)));
+    assert_eq!(refused, Err(WitnessRefusal::Seen(700)));
     let accepted = witness
         .consider(&request(&files, &more, 700, &authority))
         .unwrap();
@@ -284,7 +285,7 @@ fn a_witness_notices_a_log_that_was_cut_off_or_has_two_views() {
     assert!(
         matches!(
             refused,
-            Refusal::Truncated {
+            WitnessRefusal::Truncated {
                 seen: 701,
                 shown: 650,
                 ..
@@ -302,7 +303,7 @@ fn a_witness_notices_a_log_that_was_cut_off_or_has_two_views() {
         let refused = witness.consider(&request(&other_files, &shown, 701, &authority));
         let refused = refused.unwrap_err();
         assert!(
-            matches!(refused, Refusal::Forked { seen: 701, .. }),
+            matches!(refused, WitnessRefusal::Forked { seen: 701, .. }),
             "{refused}"
         );
         assert!(refused.is_alarm());

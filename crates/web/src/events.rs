@@ -2,7 +2,7 @@
 
 /// An event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct ServerSentEvent {
     /// The event's data. Several lines are joined by line feeds.
     pub data: String,
     /// The id that a stream goes on from, as it stands after this event.
@@ -22,7 +22,7 @@ pub enum EventError {
 
 /// Reads events from what a stream brings.
 #[derive(Debug)]
-pub struct Events {
+pub struct ServerSentEvents {
     most: usize,
     line: Vec<u8>,
     data: String,
@@ -33,7 +33,7 @@ pub struct Events {
     is_first: bool,
 }
 
-impl Events {
+impl ServerSentEvents {
     /// Events of `most` bytes at most.
     pub fn new(most: usize) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Events {
     pub fn push(
         &mut self,
         mut bytes: &[u8],
-        mut each: impl FnMut(Event),
+        mut each: impl FnMut(ServerSentEvent),
     ) -> Result<(), EventError> {
         if self.after_return && !bytes.is_empty() {
             self.after_return = false;
@@ -84,7 +84,7 @@ impl Events {
         Ok(())
     }
 
-    fn read(&mut self, line: &[u8]) -> Result<Option<Event>, EventError> {
+    fn read(&mut self, line: &[u8]) -> Result<Option<ServerSentEvent>, EventError> {
         let mut line = str::from_utf8(line).map_err(|_| EventError::NoText)?;
         if std::mem::take(&mut self.is_first) {
             line = line.strip_prefix('\u{feff}').unwrap_or(line);
@@ -92,7 +92,7 @@ impl Events {
         if line.is_empty() {
             let data = std::mem::take(&mut self.data);
             let is_event = std::mem::take(&mut self.has_data);
-            return Ok(is_event.then(|| Event {
+            return Ok(is_event.then(|| ServerSentEvent {
                 data,
                 id: self.id.clone(),
             }));
@@ -119,8 +119,8 @@ mod tests {
 
     use super::*;
 
-    fn all(stream: &[u8], most: usize, step: usize) -> Result<Vec<Event>, EventError> {
-        let mut events = Events::new(most);
+    fn all(stream: &[u8], most: usize, step: usize) -> Result<Vec<ServerSentEvent>, EventError> {
+        let mut events = ServerSentEvents::new(most);
         let mut found = Vec::new();
         for piece in stream.chunks(step.max(1)) {
             events.push(piece, |event| found.push(event))?;

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::clients::Clients;
-use crate::trust::{FileError, certificates, private_key, roots, trusted, wide_provider};
+use crate::trust::{
+    CertificateFileError, certificates, private_key, roots, trusted, wide_provider,
+};
 
 /// HTTPS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +34,7 @@ pub struct TlsConfig {
 pub enum TlsSetupError {
     /// A file with certificates or a key.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] CertificateFileError),
     /// A platform that certifies nobody.
     #[error(
         "the gateway has no certificate of its own on a platform of this security level: name certificate and key"
@@ -80,7 +82,7 @@ impl Shown {
                 let roots = Arc::new(roots(path)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, wide_provider())
                     .build()
-                    .map_err(|error| FileError::new(path, &error))?;
+                    .map_err(|error| CertificateFileError::new(path, &error))?;
                 Some(verifier)
             }
         };

@@ -15,14 +15,14 @@ const SYSTEM_TRUST: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// A file with certificates or a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be used: {problem}", path.display())]
-pub struct FileError {
+pub struct CertificateFileError {
     /// The file.
     pub path: PathBuf,
     /// The mistake.
     pub problem: String,
 }
 
-impl FileError {
+impl CertificateFileError {
     /// This mistake in this file.
     pub fn new(path: &Path, problem: &dyn std::fmt::Display) -> Self {
         Self {
@@ -57,8 +57,8 @@ pub fn trusted(named: Option<&Path>) -> Option<&Path> {
 ///
 /// # Errors
 /// If it cannot be read, or holds none.
-pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
-    let failed = |error: &dyn std::fmt::Display| FileError::new(path, error);
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateFileError> {
+    let failed = |error: &dyn std::fmt::Display| CertificateFileError::new(path, error);
     let found = CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?;
     let found: Vec<_> = found
         .collect::<Result<_, _>>()
@@ -73,19 +73,19 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileErr
 ///
 /// # Errors
 /// If it cannot be read, or holds none.
-pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| FileError::new(path, &error))
+pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateFileError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| CertificateFileError::new(path, &error))
 }
 
 /// The authorities in a file in PEM.
 ///
 /// # Errors
 /// As [`certificates`].
-pub fn roots(path: &Path) -> Result<RootCertStore, FileError> {
+pub fn roots(path: &Path) -> Result<RootCertStore, CertificateFileError> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(certificates(path)?);
     if added == 0 {
-        return Err(FileError::new(
+        return Err(CertificateFileError::new(
             path,
             &"none of its certificates can be read",
         ));
@@ -98,13 +98,13 @@ pub fn roots(path: &Path) -> Result<RootCertStore, FileError> {
 ///
 /// # Errors
 /// If the file cannot be used.
-pub fn client(named: Option<&Path>) -> Result<Option<Arc<ClientConfig>>, FileError> {
+pub fn client(named: Option<&Path>) -> Result<Option<Arc<ClientConfig>>, CertificateFileError> {
     let Some(path) = trusted(named) else {
         return Ok(None);
     };
     let config = ClientConfig::builder_with_provider(wide_provider())
         .with_safe_default_protocol_versions()
-        .map_err(|error| FileError::new(path, &error))?
+        .map_err(|error| CertificateFileError::new(path, &error))?
         .with_root_certificates(roots(path)?)
         .with_no_client_auth();
     Ok(Some(Arc::new(config)))

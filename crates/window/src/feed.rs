@@ -10,7 +10,7 @@ use sealbus_bus::milliseconds;
 use sealbus_control::Fault;
 use sealbus_control::admin::{AgentStatus, NodeStatus, PlatformStatus, SilentNode, ask};
 use sealbus_control::operators;
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 use sealbus_control::traffic::{MessageHead, Watch};
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -173,7 +173,7 @@ impl Lines {
 }
 
 /// An operator's connection that only reads: `bodies` too, or everything else.
-pub(crate) async fn open(directory: &Path, bodies: bool) -> Result<Caller, Fault> {
+pub(crate) async fn open(directory: &Path, bodies: bool) -> Result<RpcCaller, Fault> {
     let caller = operators::connect(directory).await?;
     caller.ask(ask::Narrow { bodies }, PATIENCE).await?;
     Ok(caller)

@@ -28,7 +28,7 @@ mod server;
 mod session;
 
 pub use board::{AgentRow, Board, ChannelRow, Look, ProcessRow, is_agent};
-pub use place::{PlaceError, Proof, WindowAddress};
+pub use place::{PlaceError, TlsFiles, WindowAddress};
 pub use recording::{Recorder, RecordingError, read_from};
 pub use rights::Rights;
 pub use seen::{Seen, fresh};

@@ -27,7 +27,7 @@ pub enum PlaceError {
 
 /// The PEM files for TLS.
 #[derive(Clone, Copy, Debug)]
-pub struct Proof<'a> {
+pub struct TlsFiles<'a> {
     /// The certificate, and those of its issuers.
     pub certificate: &'a Path,
     /// Its key.
@@ -49,7 +49,7 @@ impl WindowAddress {
     pub fn at(
         address: IpAddr,
         name: Option<&str>,
-        proof: Option<Proof<'_>>,
+        proof: Option<TlsFiles<'_>>,
     ) -> Result<Self, PlaceError> {
         if !address.is_loopback() && proof.is_none() {
             return Err(PlaceError::NeedsTls(address));
@@ -111,7 +111,7 @@ impl WindowAddress {
     }
 }
 
-fn acceptor(proof: Proof<'_>) -> Result<TlsAcceptor, PlaceError> {
+fn acceptor(proof: TlsFiles<'_>) -> Result<TlsAcceptor, PlaceError> {
     let config = TlsConfig {
         certificate: Some(proof.certificate.to_owned()),
         key: Some(proof.key.to_owned()),
@@ -141,7 +141,7 @@ mod tests {
     fn files_that_are_no_certificate_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("c.pem"), folder.path().join("k.pem"));
-        let proof = Proof {
+        let proof = TlsFiles {
             certificate: &certificate,
             key: &key,
         };

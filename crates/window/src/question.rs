@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use sealbus_control::admin::{
-    BrokerStatus, CertificateStatus, CertificationEvent, ChannelLogs, Checkpoint, GatewayState,
-    Page, ServiceStatus, ask,
+    BrokerStatus, CertificateStatus, CertificationEvent, ChannelLogsReport, Checkpoint,
+    GatewayState, Page, ServiceStatus, ask,
 };
 use sealbus_control::node::LogPosition;
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 use sealbus_control::{Fault, FaultCode};
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ pub(crate) enum Answer {
         events: Vec<CertificationEvent>,
         log: Checkpoint,
     },
-    ChannelLogs(ChannelLogs),
+    ChannelLogs(ChannelLogsReport),
     Gateway(Box<GatewayState>),
     Broker {
         /// None if the platform runs on the mesh.
@@ -72,7 +72,7 @@ fn latest<T>(mut list: Vec<T>, most: usize) -> Vec<T> {
 
 /// The latest events of certification about those that are wanted.
 async fn events(
-    caller: &Caller,
+    caller: &RpcCaller,
     is_wanted: impl Fn(&CertificationEvent) -> bool,
 ) -> Result<Vec<CertificationEvent>, Fault> {
     let (mut found, mut from) = (Vec::new(), 0);

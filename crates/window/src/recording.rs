@@ -101,7 +101,7 @@ pub fn read_from<R: BufRead>(
     path: &Path,
     contents: R,
 ) -> Result<impl Iterator<Item = Result<Seen, RecordingError>> + use<R>, RecordingError> {
-    let mut lines = Lines {
+    let mut lines = RecordedLines {
         path: path.to_owned(),
         reader: contents,
         number: 0,
@@ -115,13 +115,13 @@ pub fn read_from<R: BufRead>(
     Ok(std::iter::from_fn(move || lines.next_value().transpose()))
 }
 
-struct Lines<R> {
+struct RecordedLines<R> {
     path: PathBuf,
     reader: R,
     number: u64,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> RecordedLines<R> {
     fn next_value<T: for<'a> Deserialize<'a>>(&mut self) -> Result<Option<T>, RecordingError> {
         let mut line = Vec::new();
         let mut limited = self.reader.by_ref().take(LONGEST);

@@ -62,7 +62,7 @@ const WAITING: usize = 4;
 /// The field with the key of a session. A page of another origin cannot set it, and a browser never adds it by itself.
 const SESSION: HeaderName = HeaderName::from_static("sealbus-session");
 
-type Answer = Response<BoxBody<Bytes, Infallible>>;
+type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
 
 /// The source of a window's content.
 pub enum Source {
@@ -99,7 +99,7 @@ struct Enter {
 /// The body of `POST /stream`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Look {
+struct StreamRequest {
     /// The messages that the page wants to see; without it only counters.
     watch: Option<Watch>,
 }
@@ -192,7 +192,7 @@ impl Window {
         self: Arc<Self>,
         request: Request<B>,
         stranger: &Stranger<IpAddr>,
-    ) -> Answer
+    ) -> HttpAnswer
     where
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
@@ -228,7 +228,7 @@ impl Window {
         self: Arc<Self>,
         request: Request<B>,
         stranger: &Stranger<IpAddr>,
-    ) -> Result<Answer, NotServed>
+    ) -> Result<HttpAnswer, NotServed>
     where
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
@@ -268,7 +268,7 @@ impl Window {
         }
     }
 
-    fn enter(&self, once: &Secret) -> Result<Answer, NotServed> {
+    fn enter(&self, once: &Secret) -> Result<HttpAnswer, NotServed> {
         let entered = self.sessions.lock().enter(once, Instant::now());
         let entered = entered
             .map_err(|error| refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
@@ -287,7 +287,7 @@ impl Window {
         }
     }
 
-    fn stream(self: Arc<Self>, look: Look) -> Result<Answer, NotServed> {
+    fn stream(self: Arc<Self>, look: StreamRequest) -> Result<HttpAnswer, NotServed> {
         if !look.watch.as_ref().is_none_or(Watch::is_bounded) {
             let why = "at most 16 agents and performatives of 256 bytes each are watched";
             return Err(refused(StatusCode::BAD_REQUEST, why));
@@ -325,7 +325,7 @@ impl Window {
         Ok(answer)
     }
 
-    async fn ask(&self, question: Question) -> Result<Answer, NotServed> {
+    async fn ask(&self, question: Question) -> Result<HttpAnswer, NotServed> {
         let Source::Platform { directory, .. } = &self.source else {
             let why = "a recording knows messages and refusals only";
             return Err(refused(StatusCode::NOT_FOUND, why));
@@ -339,7 +339,7 @@ impl Window {
         }
     }
 
-    async fn act(&self, confirmed: Confirmed) -> Result<Answer, NotServed> {
+    async fn act(&self, confirmed: Confirmed) -> Result<HttpAnswer, NotServed> {
         let Source::Platform {
             directory,
             rights: Rights { operates: true, .. },
@@ -382,7 +382,7 @@ where
         .map_err(|error| refused(StatusCode::BAD_REQUEST, error.to_string()))
 }
 
-fn with(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answer {
+fn with(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> HttpAnswer {
     let mut answer = Response::new(Full::new(text.into()).boxed());
     *answer.status_mut() = status;
     let kind = HeaderValue::from_static(kind);
@@ -390,7 +390,7 @@ fn with(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answe
     answer
 }
 
-fn json_of(value: &impl Serialize) -> Answer {
+fn json_of(value: &impl Serialize) -> HttpAnswer {
     match serde_json::to_vec(value) {
         Ok(text) => with(StatusCode::OK, "application/json", text),
         Err(error) => with(

@@ -24,10 +24,7 @@ fn own(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     Ok(class.bind(py))
 }
 
-pub(crate) fn to_python<'py>(
-    py: Python<'py>,
-    performative: &Performative,
-) -> PyResult<Bound<'py, PyAny>> {
+fn members(py: Python<'_>) -> PyResult<&[Py<PyAny>]> {
     let members = MEMBERS.get_or_try_init(py, || {
         let class = py.import("sealbus.performative")?.getattr("Performative")?;
         Performative::STANDARD
@@ -35,6 +32,14 @@ pub(crate) fn to_python<'py>(
             .map(|act| Ok(class.call1((act.as_str(),))?.unbind()))
             .collect::<PyResult<Vec<_>>>()
     })?;
+    Ok(members)
+}
+
+pub(crate) fn to_python<'py>(
+    py: Python<'py>,
+    performative: &Performative,
+) -> PyResult<Bound<'py, PyAny>> {
+    let members = members(py)?;
     match usize::from(performative.code())
         .checked_sub(1)
         .and_then(|index| members.get(index))
@@ -46,9 +51,8 @@ pub(crate) fn to_python<'py>(
 
 pub(crate) fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Performative> {
     // A member is recognised by its address, which is quicker than by its name.
-    if let Some(members) = MEMBERS.get(value.py())
-        && let Some(index) = members.iter().position(|member| member.is(value))
-    {
+    let mut members = members(value.py())?.iter();
+    if let Some(index) = members.position(|member| member.is(value)) {
         return Ok(Performative::STANDARD[index].clone());
     }
     let Ok(text) = value.cast::<PyString>() else {

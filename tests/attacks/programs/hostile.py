@@ -225,6 +225,7 @@ def attacks_on_sockets(orders):
         "write to the victim's name": send(LETTERS),
         "write to the victim's name by a pair": send_by_a_pair(LETTERS),
         "connect to another service of the user": connect(orders["service"]),
+        "connect to a service in the folder of all": connect(orders["common"]),
         "write to another service of the user": send(orders["letters"]),
         "write to another service of the user by a pair": send_by_a_pair(orders["letters"]),
         "attach by the victim's ticket": attach(lambda: over_unix(orders["socket"]), ticket),

@@ -11,6 +11,8 @@ from obedient import ordered, tell
 from rpc import ATTACHING, Rpc, Token, encoded, over_tls, over_unix, place
 
 MIB = 1 << 20
+#: More files than the memory that programs share by name may have.
+FILES = 100_000
 CONNECTIONS = 10_000
 #: Of its connections, it keeps so many open at most.
 OPEN = 3000
@@ -28,7 +30,7 @@ def ways():
 
 
 def fill():
-    """Fills the memory that programs share by name."""
+    """Fills the memory that programs share by name, with bytes and then with empty files."""
     path, size, error = Path("/dev/shm/sealbus-hungry"), 0, None
     try:
         with path.open("wb", buffering=0) as file:
@@ -38,7 +40,17 @@ def fill():
         error = errno.errorcode[problem.errno]
     finally:
         path.unlink(missing_ok=True)
-    tell("filled", {"bytes": size, "error": error})
+    made = []
+    try:
+        for number in range(FILES):
+            empty = path.with_name(f"sealbus-hungry-{number}")
+            empty.touch()
+            made.append(empty)
+    except OSError:
+        pass
+    for empty in made:
+        empty.unlink()
+    tell("filled", {"bytes": size, "files": len(made), "error": error})
 
 
 def flood():

@@ -21,9 +21,10 @@ def opens_port():
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", int(os.environ["PORT"])))
+        # Two may be bound to a port of which nobody listens yet.
+        listener.listen()
     except OSError as error:
         return errno.errorcode[error.errno]
-    listener.listen()
     return listener
 
 

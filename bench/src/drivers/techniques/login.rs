@@ -6,7 +6,7 @@ mod password;
 pub(crate) use certificate::{Algorithm, Authority, Certified};
 pub(crate) use password::{Accounts, Password};
 
-use super::Refused;
+use super::NotBelieved;
 
 /// An end's answer to the words of the other one.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) trait Party: Send {
     fn begin(&mut self) -> Option<Vec<u8>>;
 
     /// Takes the other end's next words.
-    fn hear(&mut self, words: &[u8]) -> Result<Reply, Refused>;
+    fn hear(&mut self, words: &[u8]) -> Result<Reply, NotBelieved>;
 }
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
         asking: &mut dyn Party,
         answering: &mut dyn Party,
         mut change: impl FnMut(usize, &mut Vec<u8>),
-    ) -> Result<(), Refused> {
+    ) -> Result<(), NotBelieved> {
         let mut words = asking.begin().unwrap();
         let mut done = [false; 2];
         for turn in 0.. {

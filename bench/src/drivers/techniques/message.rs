@@ -10,7 +10,7 @@ use sealbus_seal::encryption::{
 };
 use serde::Deserialize;
 
-use super::Refused;
+use super::NotBelieved;
 
 /// A secret of 32 bytes, which both processes have from the beginning.
 pub(crate) type Shared = [u8; 32];
@@ -67,7 +67,7 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
-    pub(crate) fn new(technique: Technique, shared: Shared) -> Result<Self, Refused> {
+    pub(crate) fn new(technique: Technique, shared: Shared) -> Result<Self, NotBelieved> {
         Ok(match technique {
             Technique::Hmac | Technique::AesGcm => {
                 let mut salt = Shared::default();
@@ -93,7 +93,7 @@ impl Keys {
     }
 
     /// Joins the own keys with the public part of the other end.
-    pub(crate) fn meet(self, end: End, theirs: &[u8]) -> Result<Guard, Refused> {
+    pub(crate) fn meet(self, end: End, theirs: &[u8]) -> Result<Guard, NotBelieved> {
         let protection = match self {
             Self::Symmetric {
                 technique,
@@ -128,7 +128,7 @@ impl Keys {
             }
             Self::Signing(own) => {
                 let theirs = ParsedPublicKey::new(&ED25519, theirs)
-                    .map_err(|_| Refused("the other end's key is none"))?;
+                    .map_err(|_| NotBelieved("the other end's key is none"))?;
                 Protection::Signed(own, Box::new(theirs))
             }
             Self::Encryption(own) => {
@@ -181,7 +181,7 @@ fn statement(place: &[u8], message: &[u8]) -> Vec<u8> {
 
 impl Guard {
     /// Protects the next message.
-    pub(crate) fn protect(&mut self, message: &mut Vec<u8>) -> Result<(), Refused> {
+    pub(crate) fn protect(&mut self, message: &mut Vec<u8>) -> Result<(), NotBelieved> {
         let place = place(self.end, self.sent);
         match &self.protection {
             Protection::Coded(keys) => {
@@ -208,29 +208,29 @@ impl Guard {
     }
 
     /// Checks the next message of the other end.
-    pub(crate) fn check<'a>(&mut self, frame: &'a mut [u8]) -> Result<&'a [u8], Refused> {
+    pub(crate) fn check<'a>(&mut self, frame: &'a mut [u8]) -> Result<&'a [u8], NotBelieved> {
         let place = place(self.end.other(), self.taken);
-        let short = Refused("the message is shorter than its protection");
+        let short = NotBelieved("the message is shorter than its protection");
         let message: &[u8] = match &self.protection {
             Protection::Coded(keys) => {
                 let length = frame.len().checked_sub(CODE).ok_or(short)?;
                 let (message, given) = frame.split_at(length);
                 let code = code(&keys.1, &place, message);
                 aws_lc_rs::constant_time::verify_slices_are_equal(code.as_ref(), given)
-                    .map_err(|_| Refused("the message's code is not right"))?;
+                    .map_err(|_| NotBelieved("the message's code is not right"))?;
                 message
             }
             Protection::Encrypted(keys) => {
                 let nonce = Nonce::assume_unique_for_key(place);
                 keys.1
                     .open_in_place(nonce, Aad::empty(), frame)
-                    .map_err(|_| Refused("the message does not open"))?
+                    .map_err(|_| NotBelieved("the message does not open"))?
             }
             Protection::Signed(_, key) => {
                 let length = frame.len().checked_sub(SIGNATURE).ok_or(short)?;
                 let (message, signature) = frame.split_at(length);
                 key.verify_sig(&statement(&place, message), signature)
-                    .map_err(|_| Refused("the message's signature is not right"))?;
+                    .map_err(|_| NotBelieved("the message's signature is not right"))?;
                 message
             }
             Protection::Sealed(key, _) => {

@@ -12,7 +12,7 @@ fn add(log: &mut Log, part: Value) -> bool {
 }
 
 fn log() -> Log {
-    let head = Head {
+    let head = TaskFacts {
         id: "t".to_owned(),
         context: "c".to_owned(),
         result: "brew".to_owned(),

@@ -24,7 +24,7 @@ const WELL_KNOWN: &str = "/.well-known/agent-card.json";
 
 /// How requests are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Binding {
+pub enum ProtocolBinding {
     /// JSON-RPC 2.0.
     JsonRpc,
     /// HTTP with JSON.
@@ -39,7 +39,7 @@ pub struct Interface {
     /// The address, without a slash at its end.
     pub url: String,
     /// How requests are written.
-    pub binding: Binding,
+    pub binding: ProtocolBinding,
     /// Goes along with every request.
     pub tenant: Option<String>,
 }
@@ -226,9 +226,9 @@ fn interface(
 ) -> Result<Interface, CardError> {
     let spoken = |written: WrittenInterface| {
         let binding = match written.protocol_binding.as_str() {
-            "JSONRPC" => Binding::JsonRpc,
-            "HTTP+JSON" => Binding::Rest,
-            "GRPC" => Binding::Grpc,
+            "JSONRPC" => ProtocolBinding::JsonRpc,
+            "HTTP+JSON" => ProtocolBinding::Rest,
+            "GRPC" => ProtocolBinding::Grpc,
             _ => return None,
         };
         let version = written.protocol_version.as_str();
@@ -236,12 +236,12 @@ fn interface(
     };
     let spoken = written.into_iter().take(MOST_INTERFACES).filter_map(spoken);
     // The first of the least.
-    let first = spoken.min_by_key(|(binding, _)| *binding == Binding::Grpc);
+    let first = spoken.min_by_key(|(binding, _)| *binding == ProtocolBinding::Grpc);
     let (binding, WrittenInterface { url, tenant, .. }) = first.ok_or(CardError::NoInterface)?;
     let wrong = |problem: &str| CardError::Unreadable(format!("an interface's url {problem}"));
     // The address of gRPC is a host and a port. The card's own scheme says whether there is TLS.
     let text = match from.scheme_str() {
-        Some(scheme) if binding == Binding::Grpc && !url.contains("://") => {
+        Some(scheme) if binding == ProtocolBinding::Grpc && !url.contains("://") => {
             format!("{scheme}://{url}")
         }
         _ => url,
@@ -252,7 +252,7 @@ fn interface(
         return Err(wrong("has a user or a query"));
     }
     // A server of gRPC has a port of its own. Without TLS it is on this machine, as its card is.
-    let is_near = binding == Binding::Grpc && url.scheme() == from.scheme();
+    let is_near = binding == ProtocolBinding::Grpc && url.scheme() == from.scheme();
     let is_listed = is_listed(authority, port(&url), hosts);
     let may_be_there = is_listed && (url.scheme_str() == Some("https") || is_near);
     if !is_at(&url, from) && !may_be_there {
@@ -314,7 +314,7 @@ mod tests {
     fn a_card_is_read() {
         let card = card(|_| ()).unwrap();
         assert_eq!(card.interface.url, "https://agents.example/rpc");
-        assert_eq!(card.interface.binding, Binding::JsonRpc);
+        assert_eq!(card.interface.binding, ProtocolBinding::JsonRpc);
         assert!(card.streams);
         assert_eq!(card.skills[0].about, "Says it.");
         assert_eq!(
@@ -360,7 +360,7 @@ mod tests {
             card(move |it| it["supportedInterfaces"] = json!([interface]))
         };
         let found = only("agents.example:443").unwrap().interface;
-        assert_eq!(found.binding, Binding::Grpc);
+        assert_eq!(found.binding, ProtocolBinding::Grpc);
         assert_eq!(found.url, "https://agents.example:443");
         assert_eq!(found.tenant.as_deref(), Some("tea"));
         for near in [

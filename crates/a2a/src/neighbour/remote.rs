@@ -12,18 +12,18 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sealbus::new_conversation_id;
 use sealbus_manifest::neighbours::NeighbourEntry;
 use sealbus_seal::Timestamp;
-use sealbus_web::trust::FileError;
+use sealbus_web::trust::CertificateFileError;
 use sealbus_web::{Client, MayReach, Server, WebError, reach, trust, whole};
 use serde_json::{Value, json};
 
 use super::answer::Told;
 use super::asker::{Asker, Tokens};
-use super::card::{Binding, Card, LONGEST_CARD, parse, place};
+use super::card::{Card, LONGEST_CARD, ProtocolBinding, parse, place};
 use super::error::RemoteError;
 use super::signature::{
     CardSignatureError, LONGEST_KEYS, SignedCard, Signers, is_signed, published_at,
 };
-use super::stream::{Answer, Form, Stream};
+use super::stream::{Answer, AnswerForm, AnswerStream};
 use crate::extensions;
 use crate::frames::framed;
 use crate::grpc::SERVICE;
@@ -41,7 +41,7 @@ const LONGEST_KEY: usize = 16 << 10;
 pub enum SetupError {
     /// A file with certificates or a key.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] CertificateFileError),
     /// The manifest is checked before.
     #[error("{0} is no address")]
     Address(String),
@@ -202,17 +202,17 @@ impl Remote {
         known: &KnownNeighbour,
         message: Value,
         asker: &Asker,
-    ) -> Result<Stream, RemoteError> {
+    ) -> Result<AnswerStream, RemoteError> {
         let configuration = json!({"returnImmediately": true});
         if known.card.streams {
             let params = json!({"message": message});
-            let answer = self.call(known, Operation::Stream, "", params, LONG, asker);
-            return Stream::open(answer.await?).await;
+            let answer = self.call(known, AskedOperation::Stream, "", params, LONG, asker);
+            return AnswerStream::open(answer.await?).await;
         }
         let params = json!({"message": message, "configuration": configuration});
-        let answer = self.call(known, Operation::Send, "", params, LONG, asker);
+        let answer = self.call(known, AskedOperation::Send, "", params, LONG, asker);
         let answer = answer.await?;
-        Ok(Stream::of(Told::read(answer.result().await?)?))
+        Ok(AnswerStream::of(Told::read(answer.result().await?)?))
     }
 
     /// The task as it is now.
@@ -223,7 +223,7 @@ impl Remote {
         asker: &Asker,
     ) -> Result<Told, RemoteError> {
         let params = json!({ "id": task });
-        let answer = self.call(known, Operation::Get, task, params, SHORT, asker);
+        let answer = self.call(known, AskedOperation::Get, task, params, SHORT, asker);
         Ok(Told::task(answer.await?.result().await?)?)
     }
 
@@ -235,7 +235,7 @@ impl Remote {
         asker: &Asker,
     ) -> Result<(), RemoteError> {
         let params = json!({ "id": task });
-        let answer = self.call(known, Operation::Cancel, task, params, SHORT, asker);
+        let answer = self.call(known, AskedOperation::Cancel, task, params, SHORT, asker);
         answer.await?.result().await.map(drop)
     }
 
@@ -245,16 +245,16 @@ impl Remote {
         known: &KnownNeighbour,
         task: &str,
         asker: &Asker,
-    ) -> Result<Stream, RemoteError> {
+    ) -> Result<AnswerStream, RemoteError> {
         let params = json!({ "id": task });
-        let answer = self.call(known, Operation::Subscribe, task, params, SHORT, asker);
-        Stream::open(answer.await?).await
+        let answer = self.call(known, AskedOperation::Subscribe, task, params, SHORT, asker);
+        AnswerStream::open(answer.await?).await
     }
 
     async fn call(
         &self,
         known: &KnownNeighbour,
-        operation: Operation,
+        operation: AskedOperation,
         task: &str,
         mut params: Value,
         time: Duration,
@@ -265,25 +265,25 @@ impl Remote {
         if let Some(tenant) = interface
             .tenant
             .as_deref()
-            .filter(|_| interface.binding != Binding::Rest)
+            .filter(|_| interface.binding != ProtocolBinding::Rest)
         {
             params["tenant"] = tenant.into();
         }
         let (method, url, body, form) = match interface.binding {
-            Binding::JsonRpc => {
+            ProtocolBinding::JsonRpc => {
                 let id = new_conversation_id();
                 let body = json!({"jsonrpc": "2.0", "id": id, "method": name, "params": params});
                 let body = Bytes::from(body.to_string());
                 let url = interface.url.clone();
-                (Method::POST, url, body, Form::JsonRpc(id))
+                (Method::POST, url, body, AnswerForm::JsonRpc(id))
             }
-            Binding::Grpc => {
-                let operation = proto::Operation::named(name).ok_or(WebError::Address)?;
+            ProtocolBinding::Grpc => {
+                let operation = proto::ServiceMethod::named(name).ok_or(WebError::Address)?;
                 let body = framed(&operation.write_request(&params));
                 let url = format!("{}{SERVICE}{name}", interface.url);
-                (Method::POST, url, body, Form::Grpc(operation))
+                (Method::POST, url, body, AnswerForm::Grpc(operation))
             }
-            Binding::Rest => {
+            ProtocolBinding::Rest => {
                 let escaped = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
                 let tenant = interface.tenant.iter();
                 let tenant: String = tenant.map(|it| format!("/{}", escaped(it))).collect();
@@ -293,10 +293,10 @@ impl Remote {
                     path.replace("{id}", &escaped(task))
                 );
                 let body = (method == Method::POST).then(|| params.to_string().into());
-                (method, url, body.unwrap_or_default(), Form::Rest)
+                (method, url, body.unwrap_or_default(), AnswerForm::Rest)
             }
         };
-        let is_grpc = matches!(form, Form::Grpc(_));
+        let is_grpc = matches!(form, AnswerForm::Grpc(_));
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = url.parse().map_err(|_| WebError::Address)?;
@@ -339,7 +339,7 @@ impl Remote {
 }
 
 #[derive(Clone, Copy)]
-enum Operation {
+enum AskedOperation {
     Send,
     Stream,
     Get,
@@ -347,7 +347,7 @@ enum Operation {
     Subscribe,
 }
 
-impl Operation {
+impl AskedOperation {
     /// The method and the path of REST, and the method of JSON-RPC.
     fn names(self) -> (Method, &'static str, &'static str) {
         match self {
@@ -369,7 +369,7 @@ fn key(
     file: &std::path::Path,
     header: Option<&str>,
 ) -> Result<(HeaderName, HeaderValue), SetupError> {
-    let failed = |problem: &dyn std::fmt::Display| FileError::new(file, problem);
+    let failed = |problem: &dyn std::fmt::Display| CertificateFileError::new(file, problem);
     let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
     let text = text.trim();
     if text.is_empty() || text.len() > LONGEST_KEY {

@@ -14,7 +14,7 @@ use sealbus_manifest::A2A_AGENT;
 use sealbus_seal::{
     CLOCK_SKEW, Certificate, CertificateChain, Identity, Signature as Signed, Timestamp, Trust,
 };
-use sealbus_web::trust::{FileError, certificates};
+use sealbus_web::trust::{CertificateFileError, certificates};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ struct WrittenSignature {
 }
 
 #[derive(Deserialize)]
-struct Head {
+struct SignatureHeader {
     alg: String,
     kid: Option<String>,
     jku: Option<String>,
@@ -92,7 +92,7 @@ fn signatures(card: &Value) -> &[Value] {
 }
 
 impl WrittenSignature {
-    fn read(signature: &Value) -> Result<(Self, Head), CardSignatureError> {
+    fn read(signature: &Value) -> Result<(Self, SignatureHeader), CardSignatureError> {
         let unreadable = CardSignatureError::Unreadable;
         let written = Self::deserialize(signature);
         let written = written.map_err(|_| unreadable("it has no `protected` or `signature`"))?;
@@ -100,7 +100,7 @@ impl WrittenSignature {
             return Err(unreadable("its head is too long"));
         }
         let head = URL_SAFE_NO_PAD.decode(&written.protected).ok();
-        let head = head.and_then(|head| serde_json::from_slice::<Head>(&head).ok());
+        let head = head.and_then(|head| serde_json::from_slice::<SignatureHeader>(&head).ok());
         let head = head.ok_or_else(|| unreadable("its head is none"))?;
         if head.crit.is_some() {
             return Err(unreadable("it demands what nobody here knows (crit)"));
@@ -130,9 +130,9 @@ impl Signers {
     /// Reads a file: a JSON Web Key Set or one key of it, or the root certificates of a platform in PEM.
     ///
     /// # Errors
-    /// [`FileError`].
-    pub fn read(file: &Path) -> Result<Self, FileError> {
-        let failed = |problem: &dyn std::fmt::Display| FileError::new(file, problem);
+    /// [`CertificateFileError`].
+    pub fn read(file: &Path) -> Result<Self, CertificateFileError> {
+        let failed = |problem: &dyn std::fmt::Display| CertificateFileError::new(file, problem);
         let text = std::fs::read(file).map_err(|error| failed(&error))?;
         if text.len() > LONGEST_KEYS {
             return Err(failed(&format!("it has more than {LONGEST_KEYS} bytes")));
@@ -208,7 +208,7 @@ impl Signers {
     /// Checks one signature. Returns the signer.
     fn check(
         &self,
-        head: &Head,
+        head: &SignatureHeader,
         text: &str,
         signature: &str,
         now: Timestamp,

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
-use sealbus_web::events::{Event, Events};
+use sealbus_web::events::{ServerSentEvent, ServerSentEvents};
 use sealbus_web::{WebError, whole};
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use super::answer::{self, AnswerError, LONGEST_ANSWER, Told, unreadable};
 use super::error::RemoteError;
 use super::fault::{grpc_outcome, rest_fault};
 use crate::frames::{FrameError, first};
-use crate::proto::Operation;
+use crate::proto::ServiceMethod;
 
 /// A stream that brings nothing for so long has broken.
 const QUIET: Duration = Duration::from_secs(300);
@@ -24,17 +24,17 @@ const QUIET: Duration = Duration::from_secs(300);
 const MOST_WAITING: usize = 4_096;
 
 /// How an answer is written.
-pub(super) enum Form {
+pub(super) enum AnswerForm {
     Rest,
     /// The request of JSON-RPC that it answers.
     JsonRpc(String),
-    Grpc(Operation),
+    Grpc(ServiceMethod),
 }
 
 /// An answer that is not read yet.
 pub(super) struct Answer {
     pub(super) response: Response<Incoming>,
-    pub(super) form: Form,
+    pub(super) form: AnswerForm,
     pub(super) time: Duration,
 }
 
@@ -42,15 +42,15 @@ impl Answer {
     /// The only result.
     pub(super) async fn result(self) -> Result<Value, RemoteError> {
         let status = self.response.status();
-        if let Form::Grpc(operation) = self.form {
-            let only = Stream::messages(self.response, operation)?.only();
+        if let AnswerForm::Grpc(operation) = self.form {
+            let only = AnswerStream::messages(self.response, operation)?.only();
             let only = tokio::time::timeout(self.time, only).await;
             return only.map_err(|_| WebError::Slow(self.time))?;
         }
         let body = whole(self.response.into_body(), LONGEST_ANSWER, self.time).await?;
         match &self.form {
             _ if !status.is_success() => Err(rest_fault(status.as_u16(), &body).into()),
-            Form::JsonRpc(id) => Ok(answer::response(answer::json(&body)?, id)??),
+            AnswerForm::JsonRpc(id) => Ok(answer::response(answer::json(&body)?, id)??),
             _ => Ok(answer::json(&body)?),
         }
     }
@@ -59,14 +59,14 @@ impl Answer {
 /// The parts of an answer that have come and were not read yet.
 enum Pieces {
     Events {
-        events: Events,
-        waiting: VecDeque<Event>,
+        events: ServerSentEvents,
+        waiting: VecDeque<ServerSentEvent>,
         /// The request, in JSON-RPC.
         id: Option<String>,
     },
     Messages {
         bytes: BytesMut,
-        operation: Operation,
+        operation: ServiceMethod,
     },
 }
 
@@ -116,14 +116,14 @@ impl Pieces {
 }
 
 /// The words of an agent of others, one after the other.
-pub(super) struct Stream {
+pub(super) struct AnswerStream {
     body: Option<Incoming>,
     pieces: Pieces,
     /// An answer that is no stream.
     only: Option<Told>,
 }
 
-impl Stream {
+impl AnswerStream {
     pub(super) fn of(told: Told) -> Self {
         Self {
             only: Some(told),
@@ -135,7 +135,7 @@ impl Stream {
         Self {
             body,
             pieces: Pieces::Events {
-                events: Events::new(LONGEST_ANSWER),
+                events: ServerSentEvents::new(LONGEST_ANSWER),
                 waiting: VecDeque::new(),
                 id,
             },
@@ -143,7 +143,10 @@ impl Stream {
         }
     }
 
-    fn messages(response: Response<Incoming>, operation: Operation) -> Result<Self, RemoteError> {
+    fn messages(
+        response: Response<Incoming>,
+        operation: ServiceMethod,
+    ) -> Result<Self, RemoteError> {
         let status = response.status();
         if !status.is_success() {
             return Err(rest_fault(status.as_u16(), &[]).into());
@@ -163,7 +166,7 @@ impl Stream {
     }
 
     pub(super) async fn open(answer: Answer) -> Result<Self, RemoteError> {
-        if let Form::Grpc(operation) = answer.form {
+        if let AnswerForm::Grpc(operation) = answer.form {
             return Self::messages(answer.response, operation);
         }
         let kind = answer.response.headers().get(CONTENT_TYPE);
@@ -172,7 +175,7 @@ impl Stream {
             return Ok(Self::of(Told::read(answer.result().await?)?));
         }
         let id = match answer.form {
-            Form::JsonRpc(id) => Some(id),
+            AnswerForm::JsonRpc(id) => Some(id),
             _ => None,
         };
         Ok(Self::events(Some(answer.response.into_body()), id))

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::remote::Remote;
 use super::task::{End, News};
-use super::work::{NEIGHBOUR_PARAMETER, THINKING, Task, end_error};
+use super::work::{NEIGHBOUR_PARAMETER, NeighbourTask, THINKING, end_error};
 use crate::acl::{addressed, says, state_after};
 
 /// Follows a conversation, which begins with a message of one of our agents, to its end.
@@ -30,7 +30,7 @@ pub(super) async fn talk(
         .and_then(Expression::as_str);
     let id = id.map_or_else(new_conversation_id, str::to_owned);
     let mine = conversations.open_with(&id, &asker.name)?;
-    let mut task = Task::open(&remote, &voice, &opening).await?;
+    let mut task = NeighbourTask::open(&remote, &voice, &opening).await?;
     let (mut is_asked, mut is_stopped, mut is_over) = (false, false, says(&opening.performative));
     loop {
         let patience = if is_asked { THINKING } else { Duration::MAX };

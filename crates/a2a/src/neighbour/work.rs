@@ -17,7 +17,7 @@ use super::asker::Asker;
 use super::card::Card;
 use super::error::RemoteError;
 use super::remote::{KnownNeighbour, Remote};
-use super::stream::Stream;
+use super::stream::AnswerStream;
 use super::task::{End, Following, News};
 use crate::acl::{self, ACL};
 use crate::extensions::{DELEGATION, chain_data};
@@ -92,17 +92,17 @@ fn message(said: &Message, task: Option<&str>, context: &str, card: &Card, asker
 }
 
 /// A task of the neighbour. If it is dropped before its end, the neighbour is told to stop.
-pub(super) struct Task {
+pub(super) struct NeighbourTask {
     remote: Arc<Remote>,
     known: Arc<KnownNeighbour>,
     asker: Arc<Asker>,
     following: Following,
-    stream: Option<Stream>,
+    stream: Option<AnswerStream>,
     /// It is to be asked for its state before it is followed again.
     is_polled: bool,
 }
 
-impl Task {
+impl NeighbourTask {
     /// Sends the first message.
     pub(super) async fn open(
         remote: &Arc<Remote>,
@@ -209,7 +209,7 @@ impl Task {
     }
 }
 
-impl Drop for Task {
+impl Drop for NeighbourTask {
     fn drop(&mut self) {
         if self.following.has_ended() {
             return;
@@ -239,7 +239,7 @@ pub(super) async fn serve(
     parts: Parts<Given>,
 ) -> AgentResult<Option<WrittenBody>> {
     let work = async {
-        let mut task = Task::open(&remote, &voice, &request).await?;
+        let mut task = NeighbourTask::open(&remote, &voice, &request).await?;
         parts.note(NEIGHBOUR_PARAMETER, task.proof());
         work(&mut task, &voice, &request, &parts).await
     };
@@ -262,7 +262,7 @@ fn time_left(message: &AclMessage) -> Option<Duration> {
 }
 
 async fn work(
-    task: &mut Task,
+    task: &mut NeighbourTask,
     voice: &Voice,
     request: &Message,
     parts: &Parts<Given>,
@@ -293,7 +293,12 @@ async fn work(
 }
 
 /// Puts a question of the neighbour to the one who asked.
-async fn ask(task: &Task, voice: &Voice, request: &Message, text: String) -> AgentResult<Message> {
+async fn ask(
+    task: &NeighbourTask,
+    voice: &Voice,
+    request: &Message,
+    text: String,
+) -> AgentResult<Message> {
     let mut question = request
         .create_reply(Performative::QueryRef)
         .with_user_defined(NEIGHBOUR_PARAMETER, task.proof());
@@ -355,13 +360,13 @@ impl KeptParts {
 }
 
 /// The result of a call for proposals, or of the order after it.
-enum Outcome {
+enum WorkOutcome {
     /// The neighbour asks, and goes on when it is answered.
     Asks(WrittenBody),
     Done(WrittenBody),
 }
 
-async fn outcome(task: &mut Task) -> AgentResult<Outcome> {
+async fn outcome(task: &mut NeighbourTask) -> AgentResult<WorkOutcome> {
     let mut kept = KeptParts::default();
     loop {
         for news in task.news().await? {
@@ -370,7 +375,7 @@ async fn outcome(task: &mut Task) -> AgentResult<Outcome> {
                 News::Part(part) => kept.add(part)?,
                 News::Asked(text) => {
                     let said = body(kept.parts).unwrap_or_else(|| text.into());
-                    return Ok(Outcome::Asks(said));
+                    return Ok(WorkOutcome::Asks(said));
                 }
                 News::Ended(End::Completed(said)) => {
                     let said = if kept.parts.is_empty() {
@@ -379,7 +384,7 @@ async fn outcome(task: &mut Task) -> AgentResult<Outcome> {
                         kept.parts
                     };
                     let said = body(said).unwrap_or_else(|| String::new().into());
-                    return Ok(Outcome::Done(said));
+                    return Ok(WorkOutcome::Done(said));
                 }
                 News::Ended(end) => return Err(end_error(end)),
             }
@@ -390,7 +395,7 @@ async fn outcome(task: &mut Task) -> AgentResult<Outcome> {
 /// Takes part in a contract net: the task's result, or its question, is the proposal; the order is the next message.
 pub(super) async fn bid(remote: Arc<Remote>, voice: Voice, call: Message) -> AgentResult {
     let mut talk = voice.participate(&call)?;
-    let mut task = match Task::open(&remote, &voice, &call).await {
+    let mut task = match NeighbourTask::open(&remote, &voice, &call).await {
         Ok(task) => task,
         Err(error) => return Ok(talk.answer(Performative::Refuse, error.to_string()).await?),
     };
@@ -406,7 +411,7 @@ pub(super) async fn bid(remote: Arc<Remote>, voice: Voice, call: Message) -> Age
         // Told to stop, or too late.
         _ = talk.next() => return Ok(()),
     };
-    let (Outcome::Asks(offer) | Outcome::Done(offer)) = match offered {
+    let (WorkOutcome::Asks(offer) | WorkOutcome::Done(offer)) = match offered {
         Ok(offered) => offered,
         Err(error) => {
             let refusal = said(Performative::Refuse, error.to_string().into());
@@ -434,8 +439,8 @@ pub(super) async fn bid(remote: Arc<Remote>, voice: Voice, call: Message) -> Age
         }
     };
     let last = match done {
-        Ok(Outcome::Done(result)) => said(Performative::Inform, result),
-        Ok(Outcome::Asks(_)) => {
+        Ok(WorkOutcome::Done(result)) => said(Performative::Inform, result),
+        Ok(WorkOutcome::Asks(_)) => {
             let why = "it asked something back after the order";
             said(Performative::Failure, why.into())
         }

@@ -19,7 +19,7 @@ pub(crate) use writing::write;
 
 /// An operation of the service `lf.a2a.v1.A2AService`.
 #[derive(Clone, Copy, Debug)]
-pub struct Operation {
+pub struct ServiceMethod {
     /// Its name, which JSON-RPC's binding has, too.
     pub name: &'static str,
     asks: &'static Fields,
@@ -30,8 +30,8 @@ const fn operation(
     name: &'static str,
     asks: &'static Fields,
     answers: &'static Fields,
-) -> Operation {
-    Operation {
+) -> ServiceMethod {
+    ServiceMethod {
         name,
         asks,
         answers,
@@ -44,7 +44,7 @@ use schema::{
 };
 
 /// The operations of the service.
-pub const OPERATIONS: [Operation; 11] = [
+pub const OPERATIONS: [ServiceMethod; 11] = [
     operation("SendMessage", SEND, STREAM_RESPONSE),
     operation("SendStreamingMessage", SEND, STREAM_RESPONSE),
     operation("GetTask", GET_TASK, TASK),
@@ -58,7 +58,7 @@ pub const OPERATIONS: [Operation; 11] = [
     operation("GetExtendedAgentCard", EXTENDED_CARD, CARD),
 ];
 
-impl Operation {
+impl ServiceMethod {
     /// Reads a request.
     ///
     /// # Errors
@@ -119,8 +119,8 @@ mod tests {
 
     use super::*;
 
-    fn named(name: &str) -> Operation {
-        Operation::named(name).unwrap()
+    fn named(name: &str) -> ServiceMethod {
+        ServiceMethod::named(name).unwrap()
     }
 
     /// Any JSON whose numbers are of protocol buffers.

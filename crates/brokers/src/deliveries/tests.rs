@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use sealbus_bus::BoxFuture;
 
-use super::{Arrival, BRIEF, Broken, Delivered, Deliveries, SAMPLE};
+use super::{ArrivingDelivery, BRIEF, Broken, Delivered, Deliveries, SAMPLE};
 use crate::client::{BrokerFailure, Receiving};
-use crate::envelope::Delivery;
+use crate::envelope::BrokerDelivery;
 use crate::held::BUDGET;
 use crate::incoming::Sorted;
 use crate::stamp::OrderStamp;
@@ -27,7 +27,7 @@ type Name = (usize, u64);
 struct Acknowledged(BTreeSet<u64>);
 
 impl Receiving for Acknowledged {
-    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerFailure>> {
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<BrokerDelivery>, BrokerFailure>> {
         Box::pin(std::future::pending())
     }
 
@@ -71,7 +71,7 @@ fn arrives(
     of: u64,
     bytes: usize,
 ) -> Result<Sorted<Delivered<Name>>, Broken> {
-    let arrival = Arrival {
+    let arrival = ArrivingDelivery {
         number,
         bytes,
         is_here: false,
@@ -155,7 +155,7 @@ fn another_copy_of_what_is_here_is_never_too_much() {
     }
     reconnected(&mut deliveries, 5, Instant::now());
     let mut again = |sender: &str, is_here| {
-        let arrival = Arrival {
+        let arrival = ArrivingDelivery {
             number: 1,
             bytes: LARGEST,
             is_here,

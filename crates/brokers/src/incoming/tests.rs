@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{Incoming, Place, Sorted};
+use super::{IncomingOrder, OrderPlace, Sorted};
 use crate::stamp::OrderStamp;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ fn stamp(number: u64, base: u64) -> OrderStamp {
 #[test]
 fn a_gap_is_waited_for_then_given_up() {
     let now = Instant::now();
-    let mut incoming = Incoming::new(PATIENCE);
+    let mut incoming = IncomingOrder::new(PATIENCE);
     let sender = "a@f".into();
     assert_eq!(incoming.arrived(&sender, stamp(1, 1), 1, now), deliver([1]));
     assert_eq!(incoming.arrived(&sender, stamp(3, 1), 3, now), KEPT);
@@ -55,7 +55,7 @@ fn a_gap_is_waited_for_then_given_up() {
 fn who_goes_on_or_was_away_is_waited_for_anew() {
     let start = Instant::now();
     let second = |seconds| start + Duration::from_secs(seconds);
-    let mut incoming = Incoming::new(PATIENCE);
+    let mut incoming = IncomingOrder::new(PATIENCE);
     let sender = "a@f".into();
     let _ = incoming.arrived(&sender, stamp(1, 1), 1, start);
     for number in [3, 5] {
@@ -77,7 +77,7 @@ fn who_goes_on_or_was_away_is_waited_for_anew() {
 #[test]
 fn what_a_dead_connection_held_comes_late_and_is_not_lost() {
     let now = Instant::now();
-    let mut incoming = Incoming::new(PATIENCE);
+    let mut incoming = IncomingOrder::new(PATIENCE);
     let sender = "a@f".into();
     for (number, arrival) in [
         (1, deliver([1])),
@@ -98,7 +98,7 @@ fn what_a_dead_connection_held_comes_late_and_is_not_lost() {
 #[test]
 fn what_waits_and_comes_again_is_delivered_though_its_sender_gave_up_what_was_before() {
     let now = Instant::now();
-    let mut incoming = Incoming::new(PATIENCE);
+    let mut incoming = IncomingOrder::new(PATIENCE);
     let sender = "a@f".into();
     let _ = incoming.arrived(&sender, stamp(1, 1), 1, now);
     assert_eq!(incoming.arrived(&sender, stamp(5, 1), 5, now), KEPT);
@@ -114,7 +114,7 @@ fn what_waits_and_comes_again_is_delivered_though_its_sender_gave_up_what_was_be
 #[test]
 fn what_the_sender_gave_up_is_not_waited_for() {
     let now = Instant::now();
-    let mut incoming = Incoming::new(PATIENCE);
+    let mut incoming = IncomingOrder::new(PATIENCE);
     let sender = "a@f".into();
     let _ = incoming.arrived(&sender, stamp(1, 1), 1, now);
     assert_eq!(incoming.arrived(&sender, stamp(3, 3), 3, now), deliver([3]));
@@ -124,7 +124,7 @@ fn what_the_sender_gave_up_is_not_waited_for() {
 #[test]
 fn one_sender_with_many_epochs_has_no_other_forgotten() {
     let now = Instant::now();
-    let mut incoming = Incoming::new(PATIENCE);
+    let mut incoming = IncomingOrder::new(PATIENCE);
     let (honest, hostile) = ("a@f".into(), "m@f".into());
     let _ = incoming.arrived(&honest, stamp(1, 1), 1, now);
     for epoch in 0..super::REMEMBERED as u64 + 10 {
@@ -148,7 +148,7 @@ proptest! {
     fn once_and_in_order(shuffled in Just((2u64..40).collect::<Vec<_>>()).prop_shuffle(),
                          repeated in proptest::collection::vec(2u64..40, 0..20)) {
         let now = Instant::now();
-        let mut incoming = Incoming::new(PATIENCE);
+        let mut incoming = IncomingOrder::new(PATIENCE);
         let sender = "a@f".into();
         let mut delivered = Vec::new();
         for number in [1].into_iter().chain(shuffled).chain(repeated) {
@@ -162,7 +162,7 @@ proptest! {
     #[test]
     fn each_once_and_no_copy_forgotten(stamps in proptest::collection::vec((1u64..30, 1u64..30), 0..100)) {
         let now = Instant::now();
-        let mut incoming = Incoming::new(PATIENCE);
+        let mut incoming = IncomingOrder::new(PATIENCE);
         let sender = "a@f".into();
         // A copy: its number, and which arrival it is.
         let (mut delivered, mut spares) = (Vec::new(), Vec::new());
@@ -176,8 +176,8 @@ proptest! {
             delivered.extend(arrival.next);
             spares.extend(arrival.spare);
             let is_next = delivered[before..].contains(&(number, copy));
-            prop_assert_eq!(place == Place::Known, was_sent);
-            prop_assert_eq!(place == Place::Next, !was_sent && is_next);
+            prop_assert_eq!(place == OrderPlace::Known, was_sent);
+            prop_assert_eq!(place == OrderPlace::Next, !was_sent && is_next);
             arrived.insert((number, copy));
             let is_due = number == base;
             let numbers = |copies: &[(u64, usize)]| copies.iter().map(|copy| copy.0).collect::<Vec<_>>();

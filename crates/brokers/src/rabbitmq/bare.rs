@@ -9,11 +9,20 @@ use super::access::RabbitClient;
 use super::connect::{Purpose, open};
 use super::management::{Management, ManagementError};
 use super::names;
+use super::socket::CutOnDrop;
 use crate::client::Owner;
 use crate::envelope::{Queue, Receiver};
 
-/// Connects to the broker at `address` as the agent of this whole name. Returns the connection, and the user that
-/// logged in.
+/// A connection in the name of an agent. It ends when this is dropped.
+pub struct BareConnection {
+    /// The connection.
+    pub connection: Connection,
+    /// The user that logged in.
+    pub user: String,
+    _cut: CutOnDrop,
+}
+
+/// Connects to the broker at `address` as the agent of this whole name.
 ///
 /// # Errors
 /// The reason, in words.
@@ -22,7 +31,7 @@ pub async fn connect(
     address: &str,
     agent: &str,
     credential: Option<Arc<Credential>>,
-) -> Result<(Connection, String), String> {
+) -> Result<BareConnection, String> {
     let owner = Owner {
         name: agent.into(),
         queue: Receiver::Agent(agent.into()),
@@ -31,7 +40,11 @@ pub async fn connect(
     let opened = open(client, address, &owner, Purpose::Sending)
         .await
         .map_err(|error| error.to_string())?;
-    Ok((opened.connection, opened.user))
+    Ok(BareConnection {
+        connection: opened.connection,
+        user: opened.user,
+        _cut: opened.cut,
+    })
 }
 
 /// Makes messages published under `key` come to this queue as well. This is the broker's own broadcast,

@@ -6,7 +6,7 @@ use sealbus_seal::Identity;
 use super::access::RabbitClient;
 use super::connect::{ConnectError, Purpose, open};
 use super::names;
-use super::receiving::Deliveries;
+use super::receiving::ReceivingConnection;
 use super::sending::Publications;
 use crate::client::{BrokerFailure, Client, Owner, Receiving, Sending};
 use crate::config::BrokerPromise;
@@ -68,7 +68,7 @@ impl Client for RabbitClient {
                 owner: owner.queue.clone(),
                 promise: self.promise,
             });
-            let deliveries = Deliveries::open(opened, &queue, tag, prefetch).await?;
+            let deliveries = ReceivingConnection::open(opened, &queue, tag, prefetch).await?;
             Ok(Box::new(deliveries) as Box<dyn Receiving>)
         })
     }

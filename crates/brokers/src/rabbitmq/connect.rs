@@ -21,7 +21,7 @@ use tracing::subscriber::NoSubscriber;
 
 use super::access::RabbitClient;
 use super::names;
-use super::socket::{Cut, Layer, Socket, Sockets};
+use super::socket::{CutOnDrop, Layer, Socket, Sockets};
 use crate::client::Owner;
 use crate::config::BrokerSecurity;
 
@@ -57,8 +57,8 @@ pub(super) enum Purpose {
 pub(super) struct Opened {
     pub(super) connection: Connection,
     pub(super) events: std::pin::Pin<Box<dyn Stream<Item = Event> + Send>>,
-    /// Ends the connection at once.
-    pub(super) cut: Arc<Cut>,
+    /// Goes with the connection.
+    pub(super) cut: CutOnDrop,
     /// The user that logged in.
     pub(super) user: String,
 }
@@ -145,8 +145,8 @@ pub(super) async fn open(
             },
         }
     };
-    let cut = Arc::new(Cut::default());
-    let of_socket = cut.clone();
+    let cut = CutOnDrop::default();
+    let of_socket = cut.cut();
     let connection = Connection::connector(
         uri,
         Runtime::new(Sockets(Tokio::current())),

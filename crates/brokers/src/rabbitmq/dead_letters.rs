@@ -71,7 +71,7 @@ pub fn read_dead_letter(message: &Value, operator: &str, platform: &PlatformName
 }
 
 #[derive(Deserialize)]
-struct Published {
+struct PublishAnswer {
     routed: bool,
 }
 
@@ -120,7 +120,7 @@ impl Management {
             );
             let what = "keep a dead letter";
             let (status, answer) = self.ask(what, Method::POST, &to, Some(copy)).await?;
-            let published: Published = read(what, status, &answer)?;
+            let published: PublishAnswer = read(what, status, &answer)?;
             if !published.routed {
                 tracing::warn!(agent, "a dead letter was not kept");
             }

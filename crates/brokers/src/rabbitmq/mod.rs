@@ -12,8 +12,10 @@ mod client;
 mod condition;
 mod connect;
 mod dead_letters;
+mod entry;
 mod files;
 mod instructions;
+mod kind;
 mod managed;
 pub mod management;
 pub mod names;
@@ -25,8 +27,12 @@ mod socket;
 
 pub use access::RabbitClient;
 pub use dead_letters::read_dead_letter;
+pub use entry::{ChosenBroker, RabbitEntry};
 pub use files::{BrokerCertificate, BrokerSetup};
 pub use instructions::README;
 pub use managed::{BrokerError, BrokerPorts, ManagedBroker};
 pub use management::{Management, ManagementError};
-pub use site::{BrokerChoice, RabbitSettings, start};
+pub use site::{BrokerChoice, RabbitSettings};
+
+/// The [kind](crate::BrokerKind) of this broker.
+pub struct RabbitKind;

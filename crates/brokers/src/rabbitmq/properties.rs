@@ -9,7 +9,7 @@ use sealbus_bus::RefusalReason;
 
 use super::names;
 use crate::config::BrokerPromise;
-use crate::envelope::{Delivery, Envelope, Kind, Receiver};
+use crate::envelope::{BrokerDelivery, BrokerEnvelope, Kind, Receiver};
 use crate::stamp::OrderStamp;
 
 /// The delivery mode of a message that the broker keeps on disk.
@@ -42,7 +42,11 @@ pub(super) fn address(to: &Receiver) -> (&'static str, String) {
 }
 
 /// The properties of an envelope that `user` publishes.
-pub(super) fn write(envelope: &Envelope, user: &str, promise: BrokerPromise) -> BasicProperties {
+pub(super) fn write(
+    envelope: &BrokerEnvelope,
+    user: &str,
+    promise: BrokerPromise,
+) -> BasicProperties {
     let mut properties = BasicProperties::default()
         .with_delivery_mode(match promise {
             BrokerPromise::Durable => PERSISTENT,
@@ -94,7 +98,7 @@ pub(super) fn write(envelope: &Envelope, user: &str, promise: BrokerPromise) -> 
 }
 
 /// Reads a delivery.
-pub(super) fn read(delivery: lapin::message::Delivery) -> Delivery {
+pub(super) fn read(delivery: lapin::message::Delivery) -> BrokerDelivery {
     let properties = &delivery.properties;
     let headers = properties.headers().as_ref();
     let header = |name: &str| match headers?.inner().get(name)? {
@@ -113,7 +117,7 @@ pub(super) fn read(delivery: lapin::message::Delivery) -> Delivery {
             explanation: text(TEXT)?.into(),
         })
     };
-    Delivery {
+    BrokerDelivery {
         tag: delivery.delivery_tag,
         from: properties
             .user_id()

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use futures_util::{FutureExt, Stream, StreamExt};
 use lapin::options::{
@@ -16,31 +15,26 @@ use sealbus_bus::BoxFuture;
 
 use super::connect::Opened;
 use super::properties;
-use super::socket::Cut;
+use super::socket::CutOnDrop;
 use crate::client::{BrokerFailure, Receiving};
-use crate::envelope::Delivery;
+use crate::envelope::BrokerDelivery;
 
 /// The most deliveries that are taken together.
 const TOGETHER: usize = 64;
 
 /// A connection that receives from one queue.
-pub(super) struct Deliveries {
+pub(super) struct ReceivingConnection {
+    /// The first field, which is dropped first.
+    _cut: CutOnDrop,
     channel: Channel,
     connection: Connection,
     consumer: Consumer,
     events: Pin<Box<dyn Stream<Item = Event> + Send>>,
-    cut: Arc<Cut>,
     /// Why nothing follows the last delivery.
     broken: Option<lapin::Error>,
 }
 
-impl Drop for Deliveries {
-    fn drop(&mut self) {
-        self.cut.cut();
-    }
-}
-
-impl Deliveries {
+impl ReceivingConnection {
     /// Begins to receive from `queue`, which the Master has made, under the name `tag`. The broker sends at most
     /// `prefetch` deliveries ahead of their acknowledgements.
     pub(super) async fn open(
@@ -75,16 +69,16 @@ impl Deliveries {
             )
             .await?;
         Ok(Self {
+            _cut: cut,
             channel,
             connection,
             consumer,
             events,
-            cut,
             broken: None,
         })
     }
 
-    async fn take(&mut self) -> LapinResult<Vec<Delivery>> {
+    async fn take(&mut self) -> LapinResult<Vec<BrokerDelivery>> {
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
@@ -114,8 +108,8 @@ impl Deliveries {
     }
 }
 
-impl Receiving for Deliveries {
-    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerFailure>> {
+impl Receiving for ReceivingConnection {
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<BrokerDelivery>, BrokerFailure>> {
         Box::pin(async { Ok(self.take().await?) })
     }
 
@@ -149,7 +143,9 @@ impl Receiving for Deliveries {
 }
 
 /// Takes a delivery. Without one the queue was deleted, or the broker cancelled for another reason.
-fn received(delivery: Option<LapinResult<lapin::message::Delivery>>) -> LapinResult<Delivery> {
+fn received(
+    delivery: Option<LapinResult<lapin::message::Delivery>>,
+) -> LapinResult<BrokerDelivery> {
     delivery
         .unwrap_or_else(|| Err(ErrorKind::InvalidConnectionState(ConnectionState::Closed).into()))
         .map(properties::read)

@@ -14,10 +14,11 @@ use lapin::{
 use sealbus_bus::BoxFuture;
 
 use super::connect::Opened;
+use super::socket::CutOnDrop;
 use super::{names, properties};
 use crate::client::{Answer, BrokerFailure, Condition, Sending};
 use crate::config::BrokerPromise;
-use crate::envelope::{Envelope, Receiver};
+use crate::envelope::{BrokerEnvelope, Receiver};
 use crate::stamp::OrderStamp;
 
 /// The broker's answer to a message, once it comes. The message stands in the library's line from the first poll on, in
@@ -34,6 +35,7 @@ struct Published {
 
 /// A connection that publishes.
 pub(super) struct Publications {
+    _cut: CutOnDrop,
     connection: Arc<Connection>,
     channel: Arc<Channel>,
     events: Pin<Box<dyn Stream<Item = Event> + Send>>,
@@ -55,8 +57,8 @@ impl Publications {
         let Opened {
             connection,
             events,
+            cut,
             user,
-            ..
         } = opened;
         let channel = connection.create_channel().await?;
         channel
@@ -67,6 +69,7 @@ impl Publications {
             BrokerPromise::Transient => !is_marked(&connection, &channel, owner).await?,
         };
         Ok(Self {
+            _cut: cut,
             connection: Arc::new(connection),
             channel: Arc::new(channel),
             events,
@@ -153,7 +156,7 @@ impl Sending for Publications {
         self.may_have_lost
     }
 
-    fn publish(&mut self, order: u64, envelope: Envelope) {
+    fn publish(&mut self, order: u64, envelope: BrokerEnvelope) {
         let properties = properties::write(&envelope, &self.user, self.promise);
         let (exchange, key) = properties::address(&envelope.to);
         let key: Arc<str> = key.into();

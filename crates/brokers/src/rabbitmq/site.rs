@@ -11,17 +11,22 @@ use sealbus_bus::BoxFuture;
 use sealbus_seal::tls::{CertificateSource, Connector};
 use sealbus_seal::{ProcessId, SecurityLevel};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use sealbus_files::write_private;
 
+use super::RabbitKind;
 use super::files::{BrokerCertificate, BrokerSetup};
 use super::managed::{BrokerPorts, ManagedBroker};
 use super::management::Management;
 use crate::administration::Administration;
 use crate::client::BrokerFailure;
-use crate::config::{BrokerPromise, Login};
-use crate::site::{Found, Program, Site};
+use crate::config::{BrokerDescription, BrokerPromise, Login};
+use crate::kind::{BrokerKind, BrokerSettings};
+use crate::site::{Program, RunningBroker, Site};
 
+/// The virtual host, in the platform's description.
+pub(super) const VHOST: &str = "vhost";
 /// The file name of the passwords: the operator's, and the one that all agents share.
 const PASSWORDS: &str = "passwords.json";
 /// The operator's user on a managed broker.
@@ -62,11 +67,20 @@ struct Passwords {
     agents: String,
 }
 
-/// Starts or finds the RabbitMQ of a platform, and makes the parts that all agents share.
-///
-/// # Errors
-/// [`BrokerFailure`]: something could not be started, reached, written or prepared.
-pub async fn start(choice: &BrokerChoice, site: &Site<'_>) -> Result<Found, BrokerFailure> {
+impl BrokerSettings for RabbitSettings {
+    fn kind(&self) -> &'static dyn BrokerKind {
+        &RabbitKind
+    }
+
+    fn start<'a>(
+        &'a self,
+        site: &'a Site<'a>,
+    ) -> BoxFuture<'a, Result<RunningBroker, BrokerFailure>> {
+        Box::pin(start(self, site))
+    }
+}
+
+async fn start(settings: &RabbitSettings, site: &Site<'_>) -> Result<RunningBroker, BrokerFailure> {
     let files = |error: io::Error| {
         let folder = site.folder.display();
         BrokerFailure::new(format!(
@@ -80,7 +94,7 @@ pub async fn start(choice: &BrokerChoice, site: &Site<'_>) -> Result<Found, Brok
         .map_err(BrokerFailure::new)?;
     let vhost = site.platform.to_string();
     let mut program = None;
-    let (addresses, management, operator) = match choice {
+    let (addresses, management, operator) = match &settings.broker {
         BrokerChoice::Existing {
             addresses,
             management,
@@ -120,12 +134,17 @@ pub async fn start(choice: &BrokerChoice, site: &Site<'_>) -> Result<Found, Brok
         }
         return Err(error);
     }
-    Ok(Found {
+    Ok(RunningBroker {
         administration: Arc::new(administration),
         program: program.map(|program| Box::new(program) as Box<dyn Program>),
-        addresses,
-        vhost,
-        login,
+        description: BrokerDescription {
+            kind: RabbitKind.name().to_owned(),
+            addresses,
+            login,
+            message_life: settings.message_life.map(|life| life.as_secs()),
+            promise: settings.promise,
+            own: Map::from_iter([(VHOST.to_owned(), Value::from(vhost))]),
+        },
     })
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    pub(crate) fn cut(&self) {
+    fn cut(&self) {
         self.is_cut.store(true, Ordering::Release);
         self.reader.wake();
     }
@@ -57,6 +57,24 @@ impl Cut {
             false => Ok(()),
             true => Err(io::ErrorKind::ConnectionAborted.into()),
         }
+    }
+}
+
+/// Cuts the connection when the connection's owner drops it, at whatever step. The library closes a dropped connection
+/// only after the answers that it awaits, and none at all while a quorum queue has no leader.
+#[derive(Debug, Default)]
+pub(crate) struct CutOnDrop(Arc<Cut>);
+
+impl CutOnDrop {
+    /// The part that the socket checks.
+    pub(crate) fn cut(&self) -> Arc<Cut> {
+        self.0.clone()
+    }
+}
+
+impl Drop for CutOnDrop {
+    fn drop(&mut self) {
+        self.0.cut();
     }
 }
 

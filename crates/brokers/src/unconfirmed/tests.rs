@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use sealbus_bus::{Rejected, UndeliverableReason};
 
 use super::{Outcome, Publication, REFUSALS, Room, Unconfirmed};
-use crate::incoming::Incoming;
+use crate::incoming::IncomingOrder;
 
 const ROOM: Room = Room {
     messages: 16,
@@ -69,7 +69,7 @@ fn what_is_refused_again_and_again_needs_another_connection() {
 fn receivers_that_confirmed_everything_are_forgotten_and_their_numbers_are_not_given_again() {
     let mut unconfirmed = Unconfirmed::new(1, ROOM);
     let now = Instant::now();
-    let mut incoming = Incoming::new(Duration::from_secs(10));
+    let mut incoming = IncomingOrder::new(Duration::from_secs(10));
     let mut send = |receiver: &Arc<str>| {
         unconfirmed.accept(receiver, Bytes::from_static(b"x"), (), now);
         let publication = unconfirmed.publish().unwrap();
@@ -191,7 +191,7 @@ proptest! {
         let (unconfirmed, receiver) = unconfirmed();
         let mut unconfirmed = unconfirmed.at_risk();
         let sender: Arc<str> = "a@f".into();
-        let mut incoming = Incoming::new(Duration::from_secs(10));
+        let mut incoming = IncomingOrder::new(Duration::from_secs(10));
         let (mut taken, mut accepted, mut at_broker) = (Vec::new(), 0, VecDeque::new());
         for stroke in strokes.into_iter().chain(std::iter::repeat_n([2, 3, 4], 400).flatten()) {
             match stroke {
@@ -227,7 +227,7 @@ proptest! {
         let (mut unconfirmed, _) = unconfirmed();
         let sender: Arc<str> = "a@f".into();
         let receivers: [Arc<str>; 2] = ["b@f".into(), "c@f".into()];
-        let mut incoming = [(); 2].map(|()| (Incoming::new(Duration::from_secs(10)), Vec::new()));
+        let mut incoming = [(); 2].map(|()| (IncomingOrder::new(Duration::from_secs(10)), Vec::new()));
         let mut accepted = [0, 0];
         let mut settle = |unconfirmed: &mut Unconfirmed<()>, publication: Publication<()>, stroke: u8| {
             if stroke == 0 {

@@ -1,11 +1,16 @@
 //! The transport on a real RabbitMQ. Run by `make test-rabbitmq`, which installs it.
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::support::platform::Platform;
 use crate::support::{Agent, LOOPBACK, PATIENCE, message, wait_for};
 use sealbus_brokers::rabbitmq::{RabbitClient, bare};
-use sealbus_brokers::{Administration, BrokerPromise, DeadLetter, Death, Placed, Queue};
+use sealbus_brokers::{
+    Administration, BrokerPromise, Client, DeadLetter, Death, Owner, Placed, Queue, Receiver,
+};
 use sealbus_bus::{Provenance, Transport, TrySendError};
 use sealbus_seal::SecurityLevel;
 
@@ -57,6 +62,7 @@ async fn authenticated() {
     unread_messages_come_again(&platform).await;
     large_messages_wait_at_the_broker(&platform).await;
     logins_are_limited(&platform).await;
+    an_opening_that_is_given_up_leaves_no_connection(&platform).await;
     an_alarm_of_the_broker_holds_senders_back(&platform).await;
     the_broker_starts_again(&mut platform).await;
     another_promise_has_other_queues(&mut platform).await;
@@ -131,13 +137,50 @@ async fn logins_are_limited(platform: &Platform) {
     let k = platform.agent("k").await;
     k.send("j@factory", "from another").await;
     assert_eq!(j.receive_text().await, "from another");
-    for (connection, _) in open {
-        let _ = connection.close(200, "enough".into()).await;
+    for bare in open {
+        let _ = bare.connection.close(200, "enough".into()).await;
     }
     j.send("j@factory", "from itself").await;
     assert_eq!(j.receive_text().await, "from itself");
     j.endpoint.shut_down(PATIENCE).await;
     k.endpoint.shut_down(PATIENCE).await;
+}
+
+async fn an_opening_that_is_given_up_leaves_no_connection(platform: &Platform) {
+    let p = platform.agent("p").await;
+    p.bus.detach("p@factory");
+    p.endpoint.shut_down(PATIENCE).await;
+    let config = platform.config();
+    let client = RabbitClient::new(&config);
+    let name: Arc<str> = "p@factory".into();
+    let owner = Owner {
+        name: name.clone(),
+        queue: Receiver::Agent(name),
+        credential: Some(p.credential.clone()),
+    };
+    // It is given up after each of its steps.
+    for steps in 1.. {
+        let mut opening = client.open_receiving(&config.addresses[0], &owner, 10);
+        let mut step = 0;
+        let opened = poll_fn(|context| {
+            step += 1;
+            match opening.as_mut().poll(context) {
+                Poll::Ready(opened) => Poll::Ready(Some(opened)),
+                Poll::Pending if step == steps => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+        if let Some(opened) = opened {
+            opened.unwrap().close("the test has what it wants").await;
+            break;
+        }
+    }
+    wait_for("the connections to end", async || {
+        let users = platform.control(&["list_connections", "user"]);
+        !users.contains("UID=p,")
+    })
+    .await;
 }
 
 async fn unread_messages_come_again(platform: &Platform) {

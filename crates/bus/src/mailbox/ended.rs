@@ -24,14 +24,14 @@ const NO_PEER: u64 = 0;
 
 /// The names and tags of the conversations that ended last.
 #[derive(Default)]
-pub(super) struct Ended {
+pub(super) struct EndedConversations {
     keys: RandomState,
     known: BTreeSet<Mark>,
     /// Oldest first.
     order: VecDeque<Mark>,
 }
 
-impl Ended {
+impl EndedConversations {
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use super::entry::{Entry, Hook, Wake, cost_of, may_be_in_row};
 use super::general::{General, SHORTEST_ROW};
-use super::table::{Place, Table};
-use super::windows::{NO_WINDOW, News, What, Windows};
+use super::table::{MailboxPlace, Table};
+use super::windows::{NO_WINDOW, News, WindowNews, Windows};
 use super::{Closed, MailboxLimits};
 use crate::gate::Gate;
 use crate::letter::{Kept, KeptOutcome};
@@ -216,12 +216,12 @@ impl Inner {
             return;
         };
         match table.place(&entry.message) {
-            Place::General => {
+            MailboxPlace::General => {
                 self.push(entry);
                 self.wake_reader(wake);
             }
-            Place::Conversation(number) => table.put(number, entry, wake),
-            Place::Late => {
+            MailboxPlace::Conversation(number) => table.put(number, entry, wake),
+            MailboxPlace::Late => {
                 table.ignore(entry);
                 wake.dropped = true;
             }
@@ -249,9 +249,9 @@ impl Inner {
                 .as_mut()
                 .map(|it| (it.place(&entry.message), it));
             match place {
-                Some((Place::Conversation(number), table)) => table.put(number, entry, wake),
-                Some((Place::Late, table)) => table.ignore(entry),
-                Some((Place::General, _)) | None => drop(self.queue.push(entry)),
+                Some((MailboxPlace::Conversation(number), table)) => table.put(number, entry, wake),
+                Some((MailboxPlace::Late, table)) => table.ignore(entry),
+                Some((MailboxPlace::General, _)) | None => drop(self.queue.push(entry)),
             }
         }
         self.sweeps += u64::from(has_changed);
@@ -447,7 +447,7 @@ impl Shared {
                 let slot = slots?.get(window as usize)?.as_ref()?;
                 Some(News {
                     listener: slot.listener.clone(),
-                    what: What::Unread { messages },
+                    what: WindowNews::Unread { messages },
                 })
             });
             (here, news.collect::<Vec<_>>())

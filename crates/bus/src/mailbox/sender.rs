@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::queue::{Shared, UNREAD_NOTICES, UnreadSink};
 use super::windows::NO_WINDOW;
-use super::{Closed, MailboxCounts, PushError, Window, WindowListener};
+use super::{Closed, MailboxCounts, MailboxWindow, PushError, WindowListener};
 use crate::gate::Gate;
 use crate::message::ReceivedMessage;
 use crate::tap::Tap;
@@ -139,11 +139,11 @@ impl MailboxSender {
         writer: &Arc<str>,
         listener: Arc<dyn WindowListener>,
         tag: u64,
-    ) -> Window {
+    ) -> MailboxWindow {
         let mut inner = self.shared.inner.lock();
         let windows = inner.windows.get_or_insert_default();
         let (index, first_limit) = windows.open(writer, listener, tag, &self.shared.limits);
-        Window {
+        MailboxWindow {
             shared: self.shared.clone(),
             index,
             first_limit,

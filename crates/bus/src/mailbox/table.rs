@@ -7,7 +7,7 @@ use std::{iter, mem};
 
 use sealbus_fipa::{AclMessageRef, ExpressionRef, Performative};
 
-use super::ended::{Ended, Name};
+use super::ended::{EndedConversations, Name};
 use super::entry::{Alarm, Entry, Hook, Wake};
 use crate::message::ReceivedMessage;
 
@@ -27,7 +27,7 @@ pub enum Late {
 }
 
 /// The place of an arriving message.
-pub(super) enum Place {
+pub(super) enum MailboxPlace {
     /// It belongs to no conversation.
     General,
     Conversation(u64),
@@ -132,7 +132,7 @@ pub(super) struct Table {
     last: u64,
     ids: Named,
     tags: Named,
-    ended: Ended,
+    ended: EndedConversations,
     /// The messages in all queues.
     pub(super) queued: usize,
     /// The late messages that were dropped.
@@ -150,14 +150,14 @@ fn text<'m>(parameter: Option<ExpressionRef<'m>>) -> Option<std::borrow::Cow<'m,
 impl Table {
     // ---- which message belongs where -------------------------------------------------------------
 
-    pub(super) fn place(&self, received: &ReceivedMessage) -> Place {
+    pub(super) fn place(&self, received: &ReceivedMessage) -> MailboxPlace {
         if self.slots.is_empty() && self.ended.is_empty() {
-            return Place::General;
+            return MailboxPlace::General;
         }
         let message = received.message();
         let (tag, id) = (text(message.in_reply_to()), text(message.conversation_id()));
         if tag.is_none() && id.is_none() {
-            return Place::General;
+            return MailboxPlace::General;
         }
         let sender = message.sender();
         let sender = match &sender {
@@ -176,20 +176,20 @@ impl Table {
                 }
             });
             if let Some(owner) = found {
-                return Place::Conversation(owner);
+                return MailboxPlace::Conversation(owner);
             }
         }
         if let Some(id) = &id {
             if let Some(owner) = self.ids.find(id, sender).next() {
-                return Place::Conversation(owner);
+                return MailboxPlace::Conversation(owner);
             }
             if self.ended.has(Name::Conversation, id, sender) && self.is_late(id, &message) {
-                return Place::Late;
+                return MailboxPlace::Late;
             }
         }
         match &tag {
-            Some(tag) if self.ended.has(Name::Tag, tag, sender) => Place::Late,
-            _ => Place::General,
+            Some(tag) if self.ended.has(Name::Tag, tag, sender) => MailboxPlace::Late,
+            _ => MailboxPlace::General,
         }
     }
 

@@ -9,13 +9,13 @@ use crate::message::ReceivedMessage;
 
 /// The allowance of one writer from another process; see
 /// [`MailboxSender::open_window`](super::MailboxSender::open_window).
-pub struct Window {
+pub struct MailboxWindow {
     pub(super) shared: Arc<Shared>,
     pub(super) index: u32,
     pub(super) first_limit: u64,
 }
 
-impl Window {
+impl MailboxWindow {
     /// The number of bytes that may be written at the beginning. Each message is counted with [`MESSAGE_OVERHEAD`].
     pub fn first_limit(&self) -> u64 {
         self.first_limit
@@ -88,7 +88,7 @@ impl Window {
     }
 }
 
-impl Drop for Window {
+impl Drop for MailboxWindow {
     fn drop(&mut self) {
         let mut inner = self.shared.inner.lock();
         if let Some(windows) = &mut inner.windows {
@@ -97,9 +97,9 @@ impl Drop for Window {
     }
 }
 
-impl fmt::Debug for Window {
+impl fmt::Debug for MailboxWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Window")
+        f.debug_struct("MailboxWindow")
             .field("first_limit", &self.first_limit)
             .finish_non_exhaustive()
     }

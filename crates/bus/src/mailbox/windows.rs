@@ -38,10 +38,10 @@ pub(super) struct Windows {
 
 pub(super) struct News {
     pub(super) listener: Arc<dyn WindowListener>,
-    pub(super) what: What,
+    pub(super) what: WindowNews,
 }
 
-pub(super) enum What {
+pub(super) enum WindowNews {
     Widened { tag: u64, limit: u64 },
     Taken { receipt: u64 },
     Unread { messages: Vec<ReceivedMessage> },
@@ -50,9 +50,9 @@ pub(super) enum What {
 impl News {
     pub(super) fn tell(self) {
         match self.what {
-            What::Widened { tag, limit } => self.listener.widened(tag, limit),
-            What::Taken { receipt } => self.listener.taken(receipt),
-            What::Unread { messages } => self.listener.unread(messages),
+            WindowNews::Widened { tag, limit } => self.listener.widened(tag, limit),
+            WindowNews::Taken { receipt } => self.listener.taken(receipt),
+            WindowNews::Unread { messages } => self.listener.unread(messages),
         }
     }
 }
@@ -156,7 +156,7 @@ impl Windows {
         if let Some(limit) = limit.filter(|limit| *limit > 0) {
             self.news.push(News {
                 listener: slot.listener.clone(),
-                what: What::Widened {
+                what: WindowNews::Widened {
                     tag: slot.tag,
                     limit,
                 },
@@ -170,7 +170,7 @@ impl Windows {
         {
             self.news.push(News {
                 listener: slot.listener.clone(),
-                what: What::Taken { receipt },
+                what: WindowNews::Taken { receipt },
             });
         }
     }

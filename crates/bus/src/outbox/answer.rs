@@ -6,7 +6,7 @@ use std::time::Duration;
 use sealbus_fipa::AclMessage;
 use tokio::time::{Instant, timeout};
 
-use super::{Outbox, Stopped};
+use super::{NotAccepted, Outbox};
 use crate::error::{SendError, TrySendError, Unsent};
 use crate::transport::Outgoing;
 
@@ -87,8 +87,8 @@ impl Outbox {
             };
             match self.attempt(&parcel, &receiver.name, false) {
                 Ok(()) => continue,
-                Err(Stopped::Failed(error)) => return Err(error),
-                Err(Stopped::Full(..)) => {}
+                Err(NotAccepted::Failed(error)) => return Err(error),
+                Err(NotAccepted::Full(..)) => {}
             }
             let (route, begun) = (self.bus.route(&receiver.name), Instant::now());
             let left = route.patience.lock().left(begun);

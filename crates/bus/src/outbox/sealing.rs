@@ -2,7 +2,7 @@
 
 use sealbus_fipa::AclMessage;
 
-use super::{Outbox, Stopped};
+use super::{NotAccepted, Outbox};
 use crate::error::SendError;
 use crate::moment::Moment;
 use crate::route::{Parcel, ParcelMessage};
@@ -37,14 +37,16 @@ impl Outbox {
         &self,
         message: &AclMessage,
         receiver: &str,
-    ) -> Result<bool, Stopped> {
+    ) -> Result<bool, NotAccepted> {
         // The sealed message does not show on whose behalf it asks.
-        self.check_for(message, receiver).map_err(Stopped::Failed)?;
+        self.check_for(message, receiver)
+            .map_err(NotAccepted::Failed)?;
         let sealed = match self.bus.sealer() {
             Some(sealer) => sealer.try_seal(message, receiver),
             None => Err(no_keys()),
         };
-        let sealed = sealed.map_err(|reason| Stopped::Failed(self.not_sealed(receiver, reason)))?;
+        let sealed =
+            sealed.map_err(|reason| NotAccepted::Failed(self.not_sealed(receiver, reason)))?;
         let Some(sealed) = sealed else {
             return Ok(false);
         };

@@ -78,7 +78,7 @@ impl RowForm<'_> {
 
 /// The content of a sealed message.
 #[derive(Clone, Copy, Debug)]
-pub struct Envelope<'a> {
+pub struct SealedEnvelope<'a> {
     /// The secret.
     pub row: RowForm<'a>,
     /// The message's number under the secret.
@@ -88,7 +88,7 @@ pub struct Envelope<'a> {
     pub(super) sealed: &'a [u8],
 }
 
-impl<'a> Envelope<'a> {
+impl<'a> SealedEnvelope<'a> {
     /// Reads the content of a sealed message.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ pub(super) struct Outer<'a> {
     before: &'a [u8],
     /// The parameters in it.
     pub(super) leading: &'a [u8],
-    pub(super) envelope: Envelope<'a>,
+    pub(super) envelope: SealedEnvelope<'a>,
 }
 
 impl<'a> Outer<'a> {
@@ -189,12 +189,12 @@ impl<'a> Outer<'a> {
         Ok(Self {
             before,
             leading,
-            envelope: Envelope::parse(content)?,
+            envelope: SealedEnvelope::parse(content)?,
         })
     }
 
     pub(super) fn associated(&self, id: RowId) -> Vec<u8> {
-        let Envelope {
+        let SealedEnvelope {
             number, commitment, ..
         } = &self.envelope;
         let room = self.before.len() + RowId::LENGTH + NUMBER + Commitment::LENGTH;
@@ -225,7 +225,7 @@ pub(super) fn with_secret(
     let message = bitefficient::decode_ref(payload, &OWN_ENCODING);
     let message = message.map_err(|error| NotSealed(error.to_string()))?;
     let outer = Outer::read(&message).map_err(NotSealed)?;
-    let envelope = Envelope {
+    let envelope = SealedEnvelope {
         row: RowForm::Whole { key, encapsulation },
         ..outer.envelope
     };

@@ -10,7 +10,7 @@ use sealbus_fipa::AclMessageRef;
 use sealbus_fipa::bitefficient::{self, EncodedMessage};
 use sealbus_seal::encryption::{
     Commitment, Encapsulation, EncryptionError, EncryptionKey, EncryptionKeyId, Opening, Salts,
-    Secret,
+    SharedSecret,
 };
 
 use super::form::{Outer, RowForm, RowId, SALTS, context};
@@ -103,7 +103,7 @@ impl OpenedRow {
         let (length, rest) = rest.split_first_chunk()?;
         let (sender, rest) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
         let sender = std::str::from_utf8(sender).ok()?;
-        let opening = Opening::with_secret(Secret::new(*secret), &context(sender, receiver));
+        let opening = Opening::with_secret(SharedSecret::new(*secret), &context(sender, receiver));
         let names = (RowId::from_bytes(*id), EncryptionKeyId::from_bytes(*key));
         Some((Self::new(names, sender, receiver, opening.ok()?), rest))
     }

@@ -17,7 +17,7 @@ use sealbus_seal::encryption::{
 
 use super::NotSealed;
 use super::form::{
-    Envelope, OUTER, RowForm, RowId, SALTS, associate, context, short_in, with_secret,
+    OUTER, RowForm, RowId, SALTS, SealedEnvelope, associate, context, short_in, with_secret,
 };
 use crate::session::SessionNumber;
 
@@ -105,7 +105,7 @@ impl SealedRow {
         self.sealing.seal(&outer, &mut inside)?;
         outer.truncate(before);
         let is_short = self.head.session.load(Ordering::Relaxed) != 0;
-        let envelope = Envelope {
+        let envelope = SealedEnvelope {
             row: match is_short {
                 true => RowForm::Short(self.head.id),
                 false => self.head.form(),

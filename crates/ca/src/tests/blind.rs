@@ -348,7 +348,7 @@ fn the_ca_that_leads_renews_while_the_store_is_away() {
         },
         held: &held,
     };
-    let (chain, _) = two.leader.certify_again(&renewal, later).unwrap();
+    let (chain, _) = two.leader.renew(&renewal, later).unwrap();
     let certificate = chain.certificate().unwrap();
     let earlier = held.certificate().unwrap();
     assert_eq!(certificate.renews().unwrap().serial, earlier.serial());
@@ -364,14 +364,12 @@ fn the_ca_that_leads_renews_while_the_store_is_away() {
         .certify_own(own.clone(), HERE, Some(&process), &request, HOUR, NOW)
         .unwrap();
     let mut latest = later;
-    while let Ok((chain, _)) =
-        service.certify_own_again(own.clone(), HERE, &process, &request, latest)
-    {
+    while let Ok((chain, _)) = service.renew_own(own.clone(), HERE, &process, &request, latest) {
         assert!(chain.certificate().unwrap().not_after() <= NOW.plus(GRANT));
         latest = latest.plus(HOUR / 2);
     }
     assert!(latest >= NOW.plus(GRANT - HOUR));
-    let never = service.certify_own_again(own, HERE, &other, &request, later);
+    let never = service.renew_own(own, HERE, &other, &request, later);
     assert_eq!(never.unwrap_err().code, FaultCode::Unavailable);
 }
 

@@ -1,3 +1,5 @@
+use sealbus_control::admin::CertificationEvent;
+
 use super::*;
 
 #[test]
@@ -125,4 +127,47 @@ fn a_list_that_is_handed_back_is_passed_in_its_version() {
         assert_eq!(restored.deny_list_version(), version);
         authority = restored.authority;
     }
+}
+
+#[test]
+fn rows_with_the_highest_numbers_are_read_or_named() {
+    let root = root();
+    let load = |key: &str, value: &[u8]| {
+        let trust = Trust::new(platform(), &[root.certificate().clone()], Duration::ZERO);
+        let authority = root.create_authority("ca", Validity::starting(NOW, HOUR * 100));
+        let rows = [(key, value)];
+        CaService::load(
+            authority.unwrap(),
+            Arc::new(trust.unwrap()),
+            HOUR,
+            rows,
+            None,
+            NOW,
+        )
+    };
+    let event = CertificationEvent {
+        sequence: u64::MAX,
+        at: 0,
+        step: 0,
+        subject: "seller".to_owned(),
+        node: None,
+        serial: None,
+        what: "refused".to_owned(),
+    };
+    let event = serde_json::to_vec(&event).unwrap();
+    let mut service = load("event/ffffffffffffffff", &event).unwrap();
+    let what = "refused again".to_owned();
+    service.events().enter(0, "seller", None, None, what, NOW);
+    let events = service.events().since(u64::MAX, 9);
+    assert_eq!(events.last().unwrap().what, "refused again");
+
+    node(&mut service);
+    let rows = stored(&mut service);
+    let (_, leaf) = rows
+        .iter()
+        .find(|(key, _)| key.starts_with(LEAF_ROW))
+        .unwrap();
+    let key = "leaf/other/ffffffffffffffff";
+    let error = load(key, leaf).err().unwrap();
+    assert!(error.to_string().contains(key), "{error}");
 }

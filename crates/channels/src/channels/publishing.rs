@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::{Channels, Replies, RequestOptions, Shared};
 use crate::exchange::{
-    Asked, Attempt, Exchange, Now, Publication, PublishError, Reach, Receipt, Turn,
+    Attempt, Exchange, Now, Publication, PublishError, Reach, Receipt, SentRequest, Turn,
 };
 use crate::path::ChannelPath;
 use crate::qos::{Qos, Reliability};
@@ -22,19 +22,19 @@ const INTRODUCTION: Duration = Duration::from_secs(1);
 const TOGETHER: usize = 8;
 
 /// An event or a request that an agent has put on a channel.
-pub(super) trait Put {
+pub(super) trait PutOnChannel {
     /// The receivers to which it was given.
     fn reach(&self) -> Reach;
 }
 
-impl Put for Reach {
+impl PutOnChannel for Reach {
     fn reach(&self) -> Reach {
         self.clone()
     }
 }
 
 /// The answers show who has a request.
-impl Put for Asked {
+impl PutOnChannel for SentRequest {
     fn reach(&self) -> Reach {
         Reach::default()
     }
@@ -177,7 +177,7 @@ impl Channels {
             acknowledgement: None,
             ..*qos
         };
-        let Asked { id, collector } = self
+        let SentRequest { id, collector } = self
             .put(
                 outbox,
                 channel,
@@ -218,7 +218,7 @@ impl Channels {
         sign(outbox.agent(), message)
     }
 
-    pub(super) async fn put<T: Put>(
+    pub(super) async fn put<T: PutOnChannel>(
         &self,
         outbox: &Outbox,
         channel: &ChannelPath,

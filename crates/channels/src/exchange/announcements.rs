@@ -86,7 +86,7 @@ impl Exchange {
             .insert(announcement.subscription, subscription);
         self.there
             .insert(&pattern, (from.index, announcement.subscription));
-        self.generation += 1;
+        self.changes.note(&pattern);
         self.tell_missed(from.index, announcement.subscription, now);
         self.serve_groups(now);
         Ok(())
@@ -102,7 +102,7 @@ impl Exchange {
         };
         self.there
             .remove(&subscription.pattern, |other| *other == (index, id));
-        self.generation += 1;
+        self.changes.note(&subscription.pattern);
         subscription.gate.open_all();
         if moved_before > 0 {
             self.give_back_missed((index, id), &subscription, moved_before, now);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealbus_bus::{ArrivedFrame, RefusalReason, Refused, RefusedFrame};
+use sealbus_bus::{ArrivedFrame, ExplainedRefusal, RefusalReason, RefusedFrame};
 use sealbus_seal::Identity;
 
 use super::{Exchange, Now};
@@ -16,26 +16,26 @@ const OVERFULL: usize = 4;
 /// The reason why a frame of the right session is not accepted.
 pub(super) enum Objection {
     /// An agent tried an act that it may not do.
-    Refused(Refused),
+    Refused(ExplainedRefusal),
     /// The agent is not here.
     Absent,
 }
 
-impl From<Refused> for Objection {
-    fn from(refused: Refused) -> Self {
+impl From<ExplainedRefusal> for Objection {
+    fn from(refused: ExplainedRefusal) -> Self {
         Self::Refused(refused)
     }
 }
 
 pub(super) fn refuse(reason: RefusalReason, explanation: impl Into<String>) -> Objection {
-    Objection::Refused(Refused {
+    Objection::Refused(ExplainedRefusal {
         reason,
         explanation: explanation.into(),
     })
 }
 
-pub(super) fn malformed(explanation: impl Into<String>) -> Refused {
-    Refused {
+pub(super) fn malformed(explanation: impl Into<String>) -> ExplainedRefusal {
+    ExplainedRefusal {
         reason: RefusalReason::Malformed,
         explanation: explanation.into(),
     }
@@ -77,7 +77,7 @@ impl Exchange {
         &mut self,
         arrived: ArrivedFrame,
         now: Now,
-    ) -> Result<(), Box<(ArrivedFrame, Refused)>> {
+    ) -> Result<(), Box<(ArrivedFrame, ExplainedRefusal)>> {
         let taken = self.take_next(arrived, now);
         self.end_row(now);
         taken
@@ -88,7 +88,7 @@ impl Exchange {
         &mut self,
         arrived: ArrivedFrame,
         now: Now,
-    ) -> Result<(), Box<(ArrivedFrame, Refused)>> {
+    ) -> Result<(), Box<(ArrivedFrame, ExplainedRefusal)>> {
         let Some(index) = self.index_of_origin(&arrived.process) else {
             // The frame came before the platform reported its process. The process will greet again.
             tracing::debug!(process = %arrived.process, "a frame of a process that is not known yet");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::filter_errors::FailedFilters;
 use super::peer::RemoteSubscription;
 use super::share::MemberKey;
-use super::targets::{PeerTargets, Targets, There};
+use super::targets::{ChannelReceivers, PeerTargets, There};
 use crate::frame;
 
 /// The chosen targets: subscriptions here, and for each other process the subscriptions there. A process with no
@@ -28,7 +28,7 @@ pub(super) struct Chosen {
 }
 
 pub(super) struct ChosenThere {
-    /// Index in [`Targets::there`].
+    /// Index in [`ChannelReceivers::there`].
     pub(super) at: usize,
     /// The subscriptions named in the frame.
     pub(super) named: Vec<u32>,
@@ -52,7 +52,7 @@ impl Chosen {
     }
 
     /// Names all subscriptions of an agent in one frame: it opens a sealed event once.
-    pub(super) fn gather(&mut self, targets: &Targets) {
+    pub(super) fn gather(&mut self, targets: &ChannelReceivers) {
         let mut named: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
         self.there.retain(|there| {
             // A process that evaluates its own filters gets a frame that names none.

@@ -27,7 +27,7 @@ use crate::qos::Reliability;
 use crate::queue::{FlowReport, Loss, QueueCounters, SubscriptionQueue};
 use ledgers::Ledgers;
 use open_requests::OpenRequests;
-pub(super) use outcome::{Put, Room};
+pub(super) use outcome::{PutOutcome, Room};
 use unread::Unread;
 
 /// The time between two log lines that publishers wait for the same subscription.

@@ -10,10 +10,10 @@ use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::{Aftermath, Source, TakenNote};
 use super::arrival::{Objection, Origin, refuse};
-use super::consumer::{Consumer, Put};
+use super::consumer::{Consumer, PutOutcome};
 use super::row::{RowEvent, beyond_credit, take_rows};
 use super::sealing::Opening;
-use super::targets::{Here, Targets as WhomFor};
+use super::targets::{ChannelReceivers, Here};
 use super::{Exchange, Now};
 use crate::event::{ChannelHeader, ReceivedEvent};
 use crate::frame::{Frame, Head, HeadMechanism, Targets};
@@ -55,11 +55,11 @@ impl Exchange {
         (head, named): (&Head<'_>, Targets<'_>),
         body: &[u8],
         path: &ChannelPath,
-        targets: &WhomFor,
+        targets: &ChannelReceivers,
     ) -> Result<(ReceivedMessage, Opening), Objection> {
         let level = head.level.max(targets.level);
         let (author, message) = self.message(from, body, level)?;
-        let (rules, number) = (&self.rights, self.generation);
+        let (rules, number) = (&self.rights, self.changes.number());
         if !self.judge.may_publish(author, path, rules, number) {
             return Err(refuse(
                 RefusalReason::NotPermitted,
@@ -177,7 +177,7 @@ impl Exchange {
         let mut beyond = None;
         let mut hand_over = |consumer: &Arc<Consumer>, event| {
             let source = Source::There(key, from.number, note.clone());
-            if let Put::Beyond = self.enqueue(consumer, event, source, now) {
+            if let PutOutcome::Beyond = self.enqueue(consumer, event, source, now) {
                 beyond = Some(consumer.agent.clone());
             }
         };
@@ -200,7 +200,7 @@ impl Exchange {
         from: &Origin<'_>,
         header: &ChannelHeader,
         message: &ReceivedMessage,
-        targets: &'a WhomFor,
+        targets: &'a ChannelReceivers,
         named: Targets<'_>,
         cost: usize,
         now: Now,
@@ -260,7 +260,7 @@ impl Exchange {
     fn refund_all(
         &mut self,
         from: &Origin<'_>,
-        targets: &WhomFor,
+        targets: &ChannelReceivers,
         named: Targets<'_>,
         cost: usize,
         now: Now,

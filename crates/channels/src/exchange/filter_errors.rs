@@ -12,7 +12,7 @@ use sealbus_fipa::AclMessageRef;
 
 use super::consumer::Consumer;
 use super::share::MemberKey;
-use super::targets::Targets;
+use super::targets::ChannelReceivers;
 use super::{Exchange, Now, Outcome};
 use crate::event::ChannelHeader;
 use crate::filter::{ChannelFilter, EvaluationError, HIGHEST_COST};
@@ -138,7 +138,7 @@ impl Exchange {
     /// Counts filters that could not be evaluated for a published message.
     pub(super) fn note_failed_filters(
         &mut self,
-        targets: &Targets,
+        targets: &ChannelReceivers,
         failed: FailedFilters,
         now: Now,
     ) {

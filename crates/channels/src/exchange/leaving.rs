@@ -9,7 +9,7 @@ use crate::path::ChannelPath;
 
 /// Events that an agent has published and that have not arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undelivered {
+pub struct UndeliveredEvents {
     /// The channel.
     pub channel: ChannelPath,
     /// A group no member of which has them, or a process that has not acknowledged them.
@@ -21,7 +21,7 @@ pub struct Undelivered {
 }
 
 /// `2 events on /jobs for the group workers`.
-impl fmt::Display for Undelivered {
+impl fmt::Display for UndeliveredEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.events == 1 { "" } else { "s" };
         write!(
@@ -35,7 +35,7 @@ impl fmt::Display for Undelivered {
 impl Exchange {
     /// The events of an agent that no member of their group has, or that another process has not acknowledged. A member
     /// that has an event must handle it.
-    pub(crate) fn undelivered(&self, publisher: &str) -> Vec<Undelivered> {
+    pub(crate) fn undelivered(&self, publisher: &str) -> Vec<UndeliveredEvents> {
         let mut counts: BTreeMap<(String, ChannelPath), (usize, bool)> = BTreeMap::new();
         for (group, has_members, held) in self.groups.waiting() {
             if *held.publisher == *publisher {
@@ -60,7 +60,7 @@ impl Exchange {
         }
         let undelivered = counts.into_iter();
         undelivered
-            .map(|((to, channel), (events, is_awaited))| Undelivered {
+            .map(|((to, channel), (events, is_awaited))| UndeliveredEvents {
                 channel,
                 to,
                 events,

@@ -20,6 +20,10 @@
 //! names the first frame that came too late. If the process is given up, all unread events count as lost. Their
 //! publishers get them back.
 //!
+//! **Moves.** An agent that moves is in two processes for a while. It rests in the former one until the move is settled. As soon as
+//! the new one has announced the same subscription, what is published for it goes to the new one alone. Events that came
+//! to the former one before that come back. Queue groups give the events of a member to another one themselves.
+//!
 //! **Announcements.** The platform tells processes whose agents use channels of each other. A process greets all others
 //! when one of its agents publishes. Processes with subscriptions
 //! announce these to it, and later every further one. Two processes say nothing to each other while neither publishes.
@@ -44,6 +48,7 @@
 mod aftermath;
 mod announcements;
 mod arrival;
+mod changes;
 mod chosen;
 mod collector;
 mod config;
@@ -93,15 +98,16 @@ use bytes::Bytes;
 use sealbus_seal::Identity;
 
 pub(crate) use aftermath::Aftermath;
+use changes::Changes;
 pub(crate) use collector::Collector;
 pub(crate) use config::ExchangeConfig;
 pub(crate) use consumer::Consumer;
 use groups::Groups;
 use judge::Judge;
-pub use leaving::Undelivered;
+pub use leaving::UndeliveredEvents;
 pub use options::{Ended, SubscriptionOptions};
 use peers::Peers;
-pub(crate) use publication::{Asked, Attempt, Publication, Turn};
+pub(crate) use publication::{Attempt, Publication, SentRequest, Turn};
 pub use publication::{PublishError, Reach};
 pub(crate) use receipt::Receipt;
 pub use reports::{ChannelReport, SubscriptionReport};
@@ -200,7 +206,7 @@ pub(crate) struct Exchange {
     channels: HashMap<ChannelPath, Channel>,
     /// The lowest number for new channels. Numbers of forgotten channels are not used again.
     lowest_number: u64,
-    generation: u64,
+    changes: Changes,
     asking: BTreeMap<u64, Asking>,
     next_request: u64,
     /// Subscriptions of this process that did not take the request that is being made.
@@ -255,7 +261,7 @@ impl Exchange {
             is_serving: false,
             channels: HashMap::new(),
             lowest_number: 0,
-            generation: 1,
+            changes: Changes::default(),
             asking: BTreeMap::new(),
             next_request: 1,
             declined_at_once: Vec::new(),
@@ -280,13 +286,13 @@ impl Exchange {
     /// From now on these permissions hold.
     pub(crate) fn set_permissions(&mut self, rights: Arc<ChannelPermissions>) {
         self.rights = rights;
-        self.generation += 1;
+        self.changes.note_all();
     }
 
     /// From now on these channels are declared.
     pub(crate) fn declare(&mut self, channels: Arc<DeclaredChannels>) {
         self.declared = channels;
-        self.generation += 1;
+        self.changes.note_all();
     }
 
     pub(crate) fn take_outcomes(&mut self) -> Vec<Outcome> {

@@ -13,7 +13,7 @@ use sealbus_seal::{Identity, Timestamp};
 use super::aftermath::PeerKey;
 use super::receipt::Receipt;
 use super::share::Share;
-use super::stream::{Incoming, KeptFrame, OutgoingStream, Parcel};
+use super::stream::{IncomingStream, KeptFrame, OutgoingStream, Parcel};
 use crate::filter::ChannelFilter;
 use crate::flow::FlowPolicy;
 use crate::frame::{Announcement, Frame, Stamp, session};
@@ -185,7 +185,7 @@ pub(super) struct Peer {
     /// Its epoch; 0: not known.
     pub(super) epoch: u64,
     pub(super) outgoing: OutgoingStream,
-    pub(super) incoming: Incoming,
+    pub(super) incoming: IncomingStream,
     /// The first frame to send again: it and later ones have come back, or may have come too early.
     pub(super) again_from: Option<u64>,
     pub(super) subscriptions: HashMap<u32, Arc<RemoteSubscription>>,
@@ -235,7 +235,7 @@ impl Peer {
             own_epoch: epoch,
             epoch: 0,
             outgoing: OutgoingStream::default(),
-            incoming: Incoming::default(),
+            incoming: IncomingStream::default(),
             again_from: None,
             subscriptions: HashMap::new(),
             away: HashMap::new(),

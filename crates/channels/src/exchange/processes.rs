@@ -187,7 +187,7 @@ impl Exchange {
             if let Some(subscription) = peer.away.remove(&id) {
                 self.there
                     .remove(&subscription.pattern, |other| *other == (index, id));
-                self.generation += 1;
+                self.changes.note(&subscription.pattern);
                 last = Some(subscription);
             }
         }
@@ -236,7 +236,7 @@ impl Exchange {
         peer.untold = Untold::default();
         peer.again_from = None;
         peer.last_report = 0;
-        peer.incoming = stream::Incoming::default();
+        peer.incoming = stream::IncomingStream::default();
         peer.greet_pause = self.config.greet.0;
         peer.greet_at = peer.is_wanted.then_some(now.since_start);
         let kept = peer.outgoing.take();
@@ -251,7 +251,7 @@ impl Exchange {
                 .remove(&subscription.pattern, |other| *other == (index, id));
             subscription.gate.open_all();
         }
-        self.generation += 1;
+        self.changes.note_all();
         // The events of its members go to others.
         for kept in kept.into_iter().filter(|kept| kept.share.is_none()) {
             self.report(kept, &identity, reason);

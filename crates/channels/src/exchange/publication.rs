@@ -224,7 +224,7 @@ impl<T> Attempt<T> {
 }
 
 /// A request that was sent.
-pub(crate) struct Asked {
+pub(crate) struct SentRequest {
     pub(crate) id: u64,
     pub(crate) collector: Arc<Collector>,
 }

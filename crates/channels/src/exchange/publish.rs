@@ -9,13 +9,13 @@ use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::{Aftermath, PeerKey, Source};
 use super::chosen::{Chosen, ChosenThere};
-use super::consumer::{Consumer, Put};
+use super::consumer::{Consumer, PutOutcome};
 use super::encoding::Encoded;
 use super::filter_errors::{FailedFilters, Sieve};
 use super::publication::{Attempt, Publication, PublishError, Reach};
 use super::receipt::Receipt;
 use super::stream::KeptFrame;
-use super::targets::{Here, Targets, There, is_kept};
+use super::targets::{ChannelReceivers, Here, There, is_kept};
 use super::{Ended, Exchange, Now, Outcome};
 use crate::event::{ChannelHeader, Mechanism, ReceivedEvent};
 use crate::frame::{Head, Stamp};
@@ -70,7 +70,7 @@ impl Exchange {
         publication: &Publication<'_>,
         mechanism: Mechanism,
         now: Now,
-    ) -> Result<Attempt<(Reach, Chosen, Arc<Targets>)>, PublishError> {
+    ) -> Result<Attempt<(Reach, Chosen, Arc<ChannelReceivers>)>, PublishError> {
         let Publication {
             publisher,
             channel: path,
@@ -184,7 +184,7 @@ impl Exchange {
         &self,
         header: &ChannelHeader,
         publication: &Publication<'_>,
-        targets: &Targets,
+        targets: &ChannelReceivers,
     ) -> Result<Chosen, PublishError> {
         let view = publication.message.view();
         let publisher = publication.publisher;
@@ -322,7 +322,7 @@ impl Exchange {
         event: ReceivedEvent,
         source: Source,
         now: Now,
-    ) -> Put {
+    ) -> PutOutcome {
         // Those before it come first.
         self.end_row(now);
         self.await_moments(&event.header, now);
@@ -330,10 +330,10 @@ impl Exchange {
         let from = source.frame().map(|frame| frame.0);
         let put = consumer.put(event, source, now.moment, &mut aftermath);
         self.have_put(consumer.id, from, aftermath, now);
-        if matches!(put, Put::Lost | Put::Disconnected) {
+        if matches!(put, PutOutcome::Lost | PutOutcome::Disconnected) {
             self.report_flow(consumer, now);
         }
-        if matches!(put, Put::Disconnected) {
+        if matches!(put, PutOutcome::Disconnected) {
             self.unsubscribe(consumer.id, Ended::Disconnected, now);
         }
         put
@@ -381,7 +381,7 @@ impl Exchange {
         header: &ChannelHeader,
         encoded: &Encoded,
         publication: &Publication<'_>,
-        targets: &Targets,
+        targets: &ChannelReceivers,
         chosen: &Chosen,
         now: Now,
     ) {

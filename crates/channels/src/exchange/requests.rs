@@ -12,7 +12,7 @@ use sealbus_seal::permission::ChannelRight;
 use super::aftermath::Aftermath;
 use super::collector::Collector;
 use super::consumer::Consumer;
-use super::publication::{Asked, Attempt, Publication, PublishError, Turn};
+use super::publication::{Attempt, Publication, PublishError, SentRequest, Turn};
 use super::stream::{KeptFrame, Parcel};
 use super::targets::Here;
 use super::{Exchange, Now};
@@ -83,7 +83,7 @@ impl Exchange {
         within: Duration,
         first: Option<usize>,
         now: Now,
-    ) -> Result<Attempt<Asked>, PublishError> {
+    ) -> Result<Attempt<SentRequest>, PublishError> {
         if self.asking.len() >= self.config.requests {
             return Err(PublishError::TooManyRequests(self.asking.len()));
         }
@@ -146,7 +146,7 @@ impl Exchange {
         if is_over {
             self.end_request(id);
         }
-        Ok(Attempt::Done(Asked { id, collector }))
+        Ok(Attempt::Done(SentRequest { id, collector }))
     }
 
     /// Answers a request that the subscription has taken.

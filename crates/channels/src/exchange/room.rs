@@ -7,7 +7,7 @@ use super::chosen::Chosen;
 use super::consumer::{Consumer, Room};
 use super::filter_errors::Sieve;
 use super::publication::Publication;
-use super::targets::{PeerTargets, Targets, There};
+use super::targets::{ChannelReceivers, PeerTargets, There};
 use super::{Exchange, Now, Outcome};
 use crate::event::{ChannelHeader, Mechanism};
 use crate::frame::Frame;
@@ -20,7 +20,7 @@ impl Exchange {
     pub(super) fn full(
         &mut self,
         chosen: &mut Chosen,
-        targets: &Targets,
+        targets: &ChannelReceivers,
         cost: usize,
         is_event: bool,
         publication: &Publication<'_>,
@@ -73,7 +73,7 @@ impl Exchange {
     fn full_there(
         &mut self,
         chosen: &mut Chosen,
-        targets: &Targets,
+        targets: &ChannelReceivers,
         is_event: bool,
         publication: &Publication<'_>,
         now: Now,
@@ -123,7 +123,7 @@ impl Exchange {
     fn leave_out(
         &mut self,
         chosen: &mut Chosen,
-        targets: &Targets,
+        targets: &ChannelReceivers,
         stalled: &[(usize, u32)],
         now: Now,
     ) {
@@ -157,7 +157,7 @@ impl Exchange {
         &mut self,
         header: &ChannelHeader,
         publication: &Publication<'_>,
-        targets: &Targets,
+        targets: &ChannelReceivers,
         chosen: &Chosen,
         now: Now,
     ) {

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
-use sealbus_bus::{RefusalReason, Refused};
+use sealbus_bus::{ExplainedRefusal, RefusalReason};
 
 use super::aftermath::{Aftermath, PeerKey, Source, TakenNote};
 use super::arrival::Objection;
-use super::consumer::{Consumer, Put};
+use super::consumer::{Consumer, PutOutcome};
 use super::{Exchange, Now, Outcome};
 use crate::event::ReceivedEvent;
 
@@ -44,8 +44,8 @@ pub(super) fn take_rows(consumers: &[&Arc<Consumer>]) -> bool {
 }
 
 /// Why an event is not taken that its process had no credit for.
-pub(super) fn beyond_credit(agent: &str) -> Refused {
-    Refused {
+pub(super) fn beyond_credit(agent: &str) -> ExplainedRefusal {
+    ExplainedRefusal {
         reason: RefusalReason::OverLimit,
         explanation: format!("more was sent to {agent} than its subscription has given credit for"),
     }
@@ -96,9 +96,9 @@ impl Exchange {
             let mut aftermath = Aftermath::default();
             let mut is_any_lost = false;
             consumer.put_all(copies, now.moment, &mut aftermath, |place, put| match put {
-                Put::Beyond => drop(beyond.insert(place, consumer.agent.clone())),
-                Put::Lost | Put::Disconnected => is_any_lost = true,
-                Put::Taken => {}
+                PutOutcome::Beyond => drop(beyond.insert(place, consumer.agent.clone())),
+                PutOutcome::Lost | PutOutcome::Disconnected => is_any_lost = true,
+                PutOutcome::Taken => {}
             });
             self.have_put(consumer.id, Some(from), aftermath, now);
             if is_any_lost {

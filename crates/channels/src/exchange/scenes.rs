@@ -6,6 +6,7 @@ mod groups;
 mod judging;
 mod levels;
 mod moving;
+mod receivers;
 mod returning;
 mod rows;
 mod sealed_groups;

@@ -15,10 +15,10 @@ use super::chosen::{Chosen, by_agent};
 use super::publication::{Publication, PublishError};
 use super::share::Share;
 use super::stream::KeptFrame;
-use super::targets::{Here, Targets, There};
+use super::targets::{ChannelReceivers, Here, There};
 use super::{Exchange, Now};
 use crate::event::{ChannelHeader, Mechanism};
-use crate::frame::{Frame, Head, Stamp, Targets as Named};
+use crate::frame::{Frame, Head, Stamp, Targets};
 use crate::path::ChannelPath;
 use crate::qos::{Qos, Reliability};
 use crate::sealed::{EventSealer, EventToSeal, GroupChange, LeftOut, Reader, SealedEvent};
@@ -114,7 +114,7 @@ impl Exchange {
     }
 
     /// The agents of other processes that may read events of a channel.
-    fn readers(&self, targets: &Targets) -> Vec<Reader> {
+    fn readers(&self, targets: &ChannelReceivers) -> Vec<Reader> {
         let mut readers: Vec<Reader> = Vec::new();
         for there in &targets.there {
             let Some(peer) = self.peers.get(there.peer) else {
@@ -141,7 +141,7 @@ impl Exchange {
     pub(super) fn seal(
         &mut self,
         publication: &Publication<'_>,
-        targets: &Targets,
+        targets: &ChannelReceivers,
     ) -> Result<Result<SealedEvent, Vec<Reader>>, PublishError> {
         let failed = |reason: NotSealed| PublishError::NotSealed {
             agent: publication.publisher.clone(),
@@ -228,7 +228,7 @@ impl Exchange {
         &mut self,
         header: &ChannelHeader,
         publisher: &Arc<str>,
-        targets: &Targets,
+        targets: &ChannelReceivers,
         changes: &[GroupChange],
         now: Now,
     ) -> Result<(), PublishError> {
@@ -283,7 +283,7 @@ impl Exchange {
         &mut self,
         publication: &Publication<'_>,
         chosen: &mut Chosen,
-        targets: &Targets,
+        targets: &ChannelReceivers,
         left_out: &[LeftOut],
     ) {
         if left_out.is_empty() {
@@ -330,8 +330,8 @@ impl Exchange {
         path: &ChannelPath,
         message: &ReceivedMessage,
         level: Option<SecurityLevel>,
-        targets: &Targets,
-        named: Named<'_>,
+        targets: &ChannelReceivers,
+        named: Targets<'_>,
     ) -> Result<Opening, Objection> {
         let outer = message.message();
         if !is_sealed(&outer) {

@@ -1,6 +1,6 @@
 //! The sessions between this process and others: how a session begins, is acknowledged, and is broken off.
 
-use sealbus_bus::{Acknowledgement, RefusalReason, Refused, UndeliverableReason};
+use sealbus_bus::{Acknowledgement, ExplainedRefusal, RefusalReason, UndeliverableReason};
 
 use super::arrival::malformed;
 use super::peer::{self, Untaken};
@@ -10,7 +10,7 @@ use crate::frame::Frame;
 
 impl Exchange {
     /// A process makes this process keep ever more answers and acknowledges none. The frames kept for it are given up.
-    pub(super) fn break_off(&mut self, index: u32, now: Now) -> Refused {
+    pub(super) fn break_off(&mut self, index: u32, now: Now) -> ExplainedRefusal {
         let explanation = "it asks on and on, and acknowledges none of the answers";
         let reason = UndeliverableReason::Refused {
             reason: RefusalReason::OverLimit,
@@ -22,7 +22,7 @@ impl Exchange {
         self.lose(index, &reason, now);
         self.excuse(index);
         self.begin(index, now);
-        Refused {
+        ExplainedRefusal {
             reason: RefusalReason::OverLimit,
             explanation: explanation.to_owned(),
         }
@@ -130,7 +130,7 @@ impl Exchange {
         (upto, read): (u64, u64),
         after: u64,
         now: Now,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ExplainedRefusal> {
         let Some(peer) = self.peers.get_mut(index) else {
             return Ok(());
         };

@@ -16,7 +16,7 @@ use super::publication::Publication;
 use super::share::{MemberKey, Share};
 use super::stream::KeptFrame;
 use super::subscriptions::SubscribeError;
-use super::targets::{Here, Targets};
+use super::targets::{ChannelReceivers, Here};
 use super::{Exchange, Now, Outcome};
 use crate::event::{ChannelHeader, ReceivedEvent};
 use crate::filter::ChannelFilter;
@@ -89,7 +89,7 @@ impl Exchange {
         &self,
         group: u32,
         header: &ChannelHeader,
-        targets: &Targets,
+        targets: &ChannelReceivers,
         chosen: &mut Chosen,
     ) {
         let may =
@@ -157,12 +157,11 @@ impl Exchange {
             self.sweep_by(change, now);
             let care_at = self.groups.was_served(group, now.since_start);
             self.set_alarm(care_at);
-            self.groups.forget_if_over(group);
+            if let Some(pattern) = self.groups.forget_if_over(group) {
+                self.changes.note(&pattern);
+            }
         }
         self.is_serving = false;
-        if self.groups.has_forgotten() {
-            self.generation += 1;
-        }
         self.end_shares();
     }
 

@@ -370,14 +370,14 @@ pub(super) struct Pace {
 
 /// The receiving side: the number of frames taken, and when to acknowledge them.
 #[derive(Default)]
-pub(super) struct Incoming {
+pub(super) struct IncomingStream {
     taken: u64,
     frames: usize,
     bytes: usize,
     acknowledge_at: Option<Duration>,
 }
 
-impl Incoming {
+impl IncomingStream {
     /// All frames up to this one have come.
     pub(super) fn taken(&self) -> u64 {
         self.taken

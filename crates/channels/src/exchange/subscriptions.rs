@@ -142,7 +142,7 @@ impl Exchange {
         }
         self.here.insert(&consumer.options.pattern, id);
         self.consumers.insert(id, consumer.clone());
-        self.generation += 1;
+        self.changes.note(&consumer.options.pattern);
         let processes = self.introduced();
         let indexes = self.peers.indexes();
         for index in indexes {
@@ -175,7 +175,7 @@ impl Exchange {
         };
         self.here
             .remove(&consumer.options.pattern, |other| *other == id);
-        self.generation += 1;
+        self.changes.note(&consumer.options.pattern);
         self.groups.close((None, id));
         let has_moved = self.resting.contains(&consumer.agent);
         let mut aftermath = Aftermath::default();

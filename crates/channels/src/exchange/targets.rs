@@ -1,11 +1,11 @@
-//! The targets of a channel: computed once for each channel, until a subscription comes or goes.
+//! The targets of a channel: computed once for each channel, until one of its subscriptions comes or goes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
+use sealbus_seal::{SecurityLevel, Timestamp};
 
 use super::Exchange;
 use super::consumer::Consumer;
@@ -13,7 +13,9 @@ use super::counts::Counts;
 use super::options::SubscriptionOptions;
 use super::peer::RemoteSubscription;
 use crate::event::ChannelHeader;
+use crate::filter::ChannelFilter;
 use crate::path::ChannelPath;
+use crate::pattern::ChannelPattern;
 use crate::permission::ChannelPermissions;
 
 /// The kinds of messages that a subscription wants on a channel and is allowed to get.
@@ -50,6 +52,9 @@ impl Uses {
     }
 }
 
+/// The agent of a subscription, and all by which it is the same in the former place of its agent and in the new one.
+type Same<'a> = (&'a str, &'a ChannelPattern, &'a str, [bool; 3]);
+
 /// A subscription of this process that matches a channel.
 #[derive(Debug)]
 pub(super) struct Here {
@@ -61,6 +66,14 @@ impl Here {
     /// Whether the subscription sees an event that is published now: not if it reads the event from a log.
     pub(super) fn sees(&self, header: &ChannelHeader) -> bool {
         self.uses.sees && !(is_kept(header) && self.consumer.options.reads_logs())
+    }
+
+    fn same(&self) -> Same<'_> {
+        let it = &self.consumer.options;
+        let filter = self.consumer.filter.as_ref();
+        let filter = filter.map_or("", ChannelFilter::as_str);
+        let kinds = [it.takes_events, it.answers, it.reads_logs()];
+        (&*self.consumer.agent, &it.pattern, filter, kinds)
     }
 }
 
@@ -77,6 +90,15 @@ impl There {
     pub(super) fn sees(&self, header: &ChannelHeader) -> bool {
         self.uses.sees && !(is_kept(header) && self.subscription.reads_logs)
     }
+
+    /// None for a member of a group, which gives its events to another member itself.
+    fn same(&self) -> Option<Same<'_>> {
+        let it = &*self.subscription;
+        let filter = it.filter.as_ref().map_or("", ChannelFilter::as_str);
+        let kinds = [it.takes_events, it.answers, it.reads_logs];
+        let is_alone = it.group.is_none();
+        is_alone.then_some((&*it.agent, &it.pattern, filter, kinds))
+    }
 }
 
 /// Whether an event is in a log.
@@ -89,13 +111,14 @@ pub(super) fn is_kept(header: &ChannelHeader) -> bool {
 pub(super) struct PeerTargets {
     pub(super) peer: u32,
     pub(super) subscriptions: Vec<There>,
-    /// The subscriptions that push back and see events, if every subscription that takes events sees all of them.
+    /// The subscriptions that push back and see events, if a frame that names none may go to the process: every subscription
+    /// that takes events sees all of them, and no agent has moved away from it.
     pub(super) all: Option<Arc<[u32]>>,
 }
 
 /// The receivers of something on a channel.
 #[derive(Debug, Default)]
-pub(super) struct Targets {
+pub(super) struct ChannelReceivers {
     /// The counters of the channel. They stay the same when its targets change.
     pub(super) counts: Arc<Counts>,
     pub(super) here: Vec<Here>,
@@ -114,29 +137,30 @@ pub(super) struct Targets {
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     pub(super) counts: Arc<Counts>,
-    /// The state of all subscriptions that the targets were computed for.
-    pub(super) generation: u64,
-    pub(super) targets: Arc<Targets>,
+    /// The number of the last change after which the targets hold.
+    pub(super) as_of: u64,
+    pub(super) targets: Arc<ChannelReceivers>,
 }
 
 impl Exchange {
     /// A channel in use, and its targets.
-    pub(super) fn known(&self, path: &str) -> Option<(ChannelPath, Arc<Targets>)> {
+    pub(super) fn known(&self, path: &str) -> Option<(ChannelPath, Arc<ChannelReceivers>)> {
         let (path, channel) = self.channels.get_key_value(path)?;
-        let is_current = channel.generation == self.generation;
+        let is_current = channel.as_of == self.changes.number();
         is_current.then(|| (path.clone(), channel.targets.clone()))
     }
 
     /// The receivers of something on a channel.
-    pub(super) fn targets(&mut self, path: &ChannelPath) -> Arc<Targets> {
-        if let Some(channel) = self.channels.get(path)
-            && channel.generation == self.generation
+    pub(super) fn targets(&mut self, path: &ChannelPath) -> Arc<ChannelReceivers> {
+        if let Some(channel) = self.channels.get_mut(path)
+            && self.changes.spare(path, channel.as_of)
         {
+            channel.as_of = self.changes.number();
             return channel.targets.clone();
         }
-        let mut targets = Targets {
+        let mut targets = ChannelReceivers {
             level: self.declared_level(path),
-            ..Targets::default()
+            ..ChannelReceivers::default()
         };
         self.here.for_each_match(path, |id| {
             if let Some(consumer) = self.consumers.get(id) {
@@ -188,13 +212,20 @@ impl Exchange {
                 });
             }
         });
+        let left = self.left(&targets.here, &there);
         for (peer, mut subscriptions) in there {
+            let count = subscriptions.len();
+            subscriptions.retain(|it| !left.contains(&(peer, it.id)));
+            if subscriptions.is_empty() {
+                continue;
+            }
             subscriptions.sort_by_key(|it| it.id);
+            let has_all = subscriptions.len() == count;
             let sees_all = subscriptions.iter().all(|it| {
                 let sees_none = !it.subscription.takes_events || it.subscription.group.is_some();
                 sees_none || it.uses.sees && it.subscription.filter.is_none()
             });
-            let all = sees_all.then(|| {
+            let all = (has_all && sees_all).then(|| {
                 subscriptions
                     .iter()
                     .filter(|it| it.uses.sees && it.subscription.pushes_back())
@@ -227,9 +258,38 @@ impl Exchange {
             });
         targets.counts = channel.counts.clone();
         let targets = Arc::new(targets);
-        channel.generation = self.generation;
+        channel.as_of = self.changes.number();
         channel.targets = targets.clone();
         targets
+    }
+
+    /// The subscriptions that agents have left behind: an agent that moves is in two processes for a while. All that came to the
+    /// one that it leaves would come back, although the agent has it in the other. A subscription stays until the agent has the
+    /// same one there: nothing else gets what that one is for.
+    fn left(&self, here: &[Here], there: &HashMap<u32, Vec<There>>) -> HashSet<(u32, u32)> {
+        let mut latest: HashMap<Same<'_>, (Option<Timestamp>, u64, u32)> = HashMap::new();
+        for (index, subscriptions) in there {
+            let epoch = self.peers.get(*index).map_or(0, |peer| peer.epoch);
+            for it in subscriptions {
+                let Some(same) = it.same() else { continue };
+                let came = (it.subscription.since, epoch, *index);
+                let last = latest.entry(same).or_insert(came);
+                *last = came.max(*last);
+            }
+        }
+        let alone = here.iter().filter(|it| it.consumer.options.group.is_none());
+        let here: HashSet<Same<'_>> = alone.map(Here::same).collect();
+        let mut left = HashSet::new();
+        for (index, subscriptions) in there {
+            for it in subscriptions {
+                let Some(same) = it.same() else { continue };
+                let is_latest = latest.get(&same).is_some_and(|last| last.2 == *index);
+                if !is_latest || here.contains(&same) {
+                    left.insert((*index, it.id));
+                }
+            }
+        }
+        left
     }
 
     /// Makes room for other channels: forgets half of them, those without subscriptions first.

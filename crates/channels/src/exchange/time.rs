@@ -118,8 +118,14 @@ impl Exchange {
 
     /// Opens a gate for the next one at this time, unless it is to be opened already.
     pub(super) fn open_at(&mut self, until: Duration, gate: &Arc<Gate>) {
-        let mut stalls = self.stalls.iter();
-        if !stalls.any(|(_, other)| Arc::ptr_eq(other, gate)) {
+        let mut is_known = false;
+        self.stalls.retain(|(_, other)| {
+            let is_it = Arc::ptr_eq(other, gate);
+            is_known |= is_it;
+            // Nobody waits at the gate of a subscription that has ended.
+            is_it || Arc::strong_count(other) > 1
+        });
+        if !is_known {
             self.stalls.push((until, gate.clone()));
             self.set_alarm(Some(until));
         }

@@ -31,7 +31,7 @@ type At<T> = Result<T, (usize, FilterProblem)>;
 
 /// Cuts the text into words.
 pub(super) fn tokens(text: &str) -> At<Vec<Token<'_>>> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = TokenReader { text, at: 0 };
     let mut tokens = Vec::new();
     loop {
         reader.skip_blanks();
@@ -45,12 +45,12 @@ pub(super) fn tokens(text: &str) -> At<Vec<Token<'_>>> {
     }
 }
 
-struct Reader<'a> {
+struct TokenReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TokenReader<'a> {
     fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }

@@ -1,6 +1,6 @@
 //! The announcement of a subscription to other processes.
 
-use super::field::{Reader, number, text};
+use super::field::{FieldReader, number, text};
 use super::{FrameError, LONGEST_NAME};
 use crate::filter::LONGEST_FILTER;
 use crate::flow::FlowPolicy;
@@ -40,7 +40,7 @@ const TAKES_EVENTS: u8 = 2;
 const READS_LOGS: u8 = 4;
 
 impl<'a> Announcement<'a> {
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, FrameError> {
+    pub(super) fn read(reader: &mut FieldReader<'a>) -> Result<Self, FrameError> {
         let subscription = reader.short("the subscription")?;
         let flags = reader.byte("the flags")?;
         if flags & !(ANSWERS | TAKES_EVENTS | READS_LOGS) != 0 {

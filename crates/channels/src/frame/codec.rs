@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::field::{Reader, number, text};
+use super::field::{FieldReader, number, text};
 use super::{Announcement, Frame, FrameError, Head, MOST_TARGETS, Stamp, Targets};
 use sealbus_bus::RefusalReason;
 use sealbus_bus::text::LONGEST_EXPLANATION;
@@ -32,7 +32,7 @@ impl<'a> Frame<'a> {
     /// # Errors
     /// [`FrameError`]. The ACL message is not checked.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, FrameError> {
-        let mut reader = Reader { rest: bytes };
+        let mut reader = FieldReader { rest: bytes };
         let kind = reader.byte("its kind")?;
         if kind == HELLO {
             let from = reader.fixed("an epoch")?;

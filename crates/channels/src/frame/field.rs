@@ -3,11 +3,11 @@
 use super::FrameError;
 use sealbus_bus::Moment;
 
-pub(super) struct Reader<'a> {
+pub(super) struct FieldReader<'a> {
     pub(super) rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     pub(super) fn byte(&mut self, what: &'static str) -> Result<u8, FrameError> {
         let (first, rest) = self.rest.split_first().ok_or(FrameError::Short(what))?;
         self.rest = rest;

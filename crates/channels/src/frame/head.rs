@@ -5,7 +5,7 @@ use std::time::Duration;
 use sealbus_proof::{Hash, Statement};
 use sealbus_seal::SecurityLevel;
 
-use super::field::{Reader, number, text};
+use super::field::{FieldReader, number, text};
 use super::{FrameError, LONGEST_NAME};
 use crate::event::{ChannelHeader, Mechanism, RequestId};
 use crate::path::{ChannelPath, LONGEST_PATH};
@@ -158,7 +158,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, FrameError> {
+    pub(super) fn read(reader: &mut FieldReader<'a>) -> Result<Self, FrameError> {
         let flags = reader.byte("the head")?;
         let ranks = reader.byte("the head")?;
         let wishes = reader.byte("the head")?;

@@ -1,7 +1,7 @@
 //! The subscriptions of the receiving process that a frame names.
 
 use super::FrameError;
-use super::field::Reader;
+use super::field::FieldReader;
 
 /// The most subscriptions that a frame names. An event for more of them goes to all subscriptions whose pattern
 /// matches.
@@ -22,13 +22,13 @@ impl Targets<'_> {
 
     /// The subscriptions named.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
-        let mut reader = Reader { rest: self.encoded };
+        let mut reader = FieldReader { rest: self.encoded };
         (0..self.count).map_while(move |_| reader.short("a subscription").ok())
     }
 }
 
 impl<'a> Targets<'a> {
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, FrameError> {
+    pub(super) fn read(reader: &mut FieldReader<'a>) -> Result<Self, FrameError> {
         let count = reader.number("the targets")?;
         if count > MOST_TARGETS as u64 {
             return Err(FrameError::Limit("the number of targets"));

@@ -62,12 +62,12 @@ impl Feeds {
 }
 
 /// One running feed.
-struct There {
+struct RunningFeed {
     feeds: Arc<Feeds>,
     durable: Option<Durable>,
 }
 
-impl There {
+impl RunningFeed {
     fn new(feeds: Arc<Feeds>, reading: &LogReading) -> Self {
         let durable = reading.durable.clone();
         let durable = durable.map(|durable| (reading.agent.clone(), durable));
@@ -84,7 +84,7 @@ impl There {
     }
 }
 
-impl Drop for There {
+impl Drop for RunningFeed {
     fn drop(&mut self) {
         let mut counts = self.feeds.counts.lock();
         if let Entry::Occupied(mut count) = counts.entry(self.durable.take()) {
@@ -113,7 +113,7 @@ pub(crate) struct Feed {
 impl Feed {
     /// Reads until the tracker is finished.
     pub(crate) fn start(mut self, runtime: &Handle, feeds: &Arc<Feeds>) {
-        let there = There::new(feeds.clone(), &self.reading);
+        let there = RunningFeed::new(feeds.clone(), &self.reading);
         runtime.spawn(async move {
             let tracker = self.tracker.clone();
             let reading = async {

@@ -1,15 +1,17 @@
 //! `broker`: the files for an operator's own RabbitMQ, and the state of that broker.
 
+use std::any::Any;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
 
-use sealbus_brokers::rabbitmq::{BrokerCertificate, BrokerSetup, README};
+use sealbus_brokers::rabbitmq::{
+    BrokerCertificate, BrokerSetup, ChosenBroker, README, RabbitEntry,
+};
 use sealbus_control::admin::{BrokerStatus, CertifiedBroker, ask};
 use sealbus_control::{Blob, Login};
 use sealbus_files::Private;
-use sealbus_manifest::BrokerEntry;
 use sealbus_master::certify_broker_of;
 use sealbus_seal::{
     CertificateChain, CertificateError, Credential, KeyError, KeyPair, PlatformName, ProcessId,
@@ -35,12 +37,14 @@ pub(crate) async fn write_config(
     output: Output,
 ) -> Result<(), CliError> {
     let manifest = manifest::read(&broker.manifest)?;
-    let Some(BrokerEntry::Existing {
+    let entry = manifest.broker.as_deref().map(|broker| broker as &dyn Any);
+    let entry = entry.and_then(|broker| broker.downcast_ref::<RabbitEntry>());
+    let Some(ChosenBroker::Existing {
         addresses,
         management,
         operator,
         password_file,
-    }) = manifest.rabbitmq.as_ref().map(|rabbitmq| &rabbitmq.broker)
+    }) = entry.map(|entry| &entry.broker)
     else {
         return Err(CliError::Usage {
             message: format!(
@@ -77,7 +81,7 @@ pub(crate) async fn write_config(
     let password = password(Path::new(password_file))?;
     let state = directory_of(general, &manifest.platform.name)?;
     let (root, credential) =
-        certify_broker(&state, name, etcd(&manifest).as_ref(), address).await?;
+        request_broker_certificate(&state, name, etcd(&manifest).as_ref(), address).await?;
     let certificate = credential
         .certificate()
         .map_err(|error| failed(error.to_string()))?;
@@ -220,7 +224,7 @@ fn password(file: &Path) -> Result<String, CliError> {
 }
 
 /// Has the broker certified: by the Master if it runs, otherwise by the CA in its state directory.
-async fn certify_broker(
+async fn request_broker_certificate(
     state: &Path,
     name: PlatformName,
     etcd: Option<&EtcdSettings>,

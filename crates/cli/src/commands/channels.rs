@@ -14,7 +14,7 @@ use sealbus::channel::{
 use sealbus::{AclMessage, Content, ContentError, Performative};
 use sealbus_bus::Lifetime;
 use sealbus_channels::{Channels, Ended};
-use sealbus_control::admin::{ChannelLogs, SilentNode, ask};
+use sealbus_control::admin::{ChannelLogsReport, SilentNode, ask};
 use sealbus_control::channel_log::KeptLog;
 use sealbus_control::text::printable;
 use sealbus_fipa::Number;
@@ -98,7 +98,7 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
     let subscribers = member
         .during(async |member| Ok(subscribers(member, |_| true)))
         .await?;
-    let ChannelLogs { logs, silent } = channel_logs(connection).await?;
+    let ChannelLogsReport { logs, silent } = channel_logs(connection).await?;
     let listed = json!({ "subscriptions": &subscribers, "kept": &logs, "silent": &silent });
     output.show(&listed, || shown_list(&subscribers, &logs));
     Ok(())
@@ -125,7 +125,7 @@ fn subscribers(member: &Member, wanted: impl Fn(&ChannelPattern) -> bool) -> Vec
 }
 
 /// The kept events of persistent channels. Nodes that did not answer are named.
-async fn channel_logs(connection: &mut Connection) -> Result<ChannelLogs, CliError> {
+async fn channel_logs(connection: &mut Connection) -> Result<ChannelLogsReport, CliError> {
     let kept = connection.ask(ask::ChannelLogs).await?;
     for SilentNode { node, why } in &kept.silent {
         anstream::eprintln!(
@@ -166,7 +166,7 @@ pub(crate) async fn describe(
     let subscribers = member
         .during(async |member| Ok(subscribers(member, |pattern| pattern.matches(&path))))
         .await?;
-    let ChannelLogs { mut logs, silent } = channel_logs(connection).await?;
+    let ChannelLogsReport { mut logs, silent } = channel_logs(connection).await?;
     logs.retain(|log| log.channel == path.as_str());
     let told = json!({
         "channel": path.as_str(),

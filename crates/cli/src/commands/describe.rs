@@ -2,7 +2,7 @@
 
 use sealbus_control::RefusalRecord;
 use sealbus_control::admin::{
-    AgentStatus, CertificateStatus, Mailbox, NodeStatus, Page, ServiceStatus, ask,
+    AgentStatus, CertificateStatus, MailboxReport, NodeStatus, Page, ServiceStatus, ask,
 };
 use sealbus_manifest::isolation::Isolation;
 use serde::Serialize;
@@ -16,11 +16,11 @@ use crate::error::CliError;
 use crate::output::{Output, table};
 
 #[derive(Serialize)]
-struct Agent {
+struct DescribedAgent {
     agent: AgentStatus,
     certificates: Vec<CertificateStatus>,
     services: Vec<ServiceStatus>,
-    mailbox: Mailbox,
+    mailbox: MailboxReport,
     refused: Vec<RefusalRecord>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn agent(
     let concerns = |name: &str| is_agent(&agent.name, name) || is_agent(name, &agent.name);
     refused
         .retain(|record| concerns(&record.who) || record.receiver.as_deref().is_some_and(concerns));
-    let told = Agent {
+    let told = DescribedAgent {
         agent,
         certificates,
         services,
@@ -70,7 +70,7 @@ pub(crate) async fn agent(
     Ok(())
 }
 
-impl Agent {
+impl DescribedAgent {
     fn text(&self) -> String {
         let agent = &self.agent;
         let state = agent
@@ -105,7 +105,7 @@ impl Agent {
 }
 
 #[derive(Serialize)]
-struct Node {
+struct DescribedNode {
     node: NodeStatus,
     agents: Vec<AgentStatus>,
 }
@@ -126,12 +126,12 @@ pub(crate) async fn node(
         })?;
     let mut agents = connection.list(ask::Agents::default()).await?;
     agents.retain(|agent| agent.node.as_ref() == Some(&node.name));
-    let told = Node { node, agents };
+    let told = DescribedNode { node, agents };
     output.show(&told, || told.text());
     Ok(())
 }
 
-impl Node {
+impl DescribedNode {
     fn text(&self) -> String {
         let node = &self.node;
         let mut facts = table(&["NODE", &node.name]);

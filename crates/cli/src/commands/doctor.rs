@@ -8,7 +8,7 @@ mod system;
 
 use std::path::Path;
 
-use sealbus_manifest::{BrokerEntry, Manifest};
+use sealbus_manifest::Manifest;
 use serde::Serialize;
 
 use super::manifest::{MANIFEST, manifest};
@@ -139,11 +139,6 @@ async fn of_manifest(general: &General, manifest: &Manifest) -> Result<Vec<Findi
         )),
     }
     Ok(findings)
-}
-
-fn is_managed(manifest: &Manifest) -> Option<bool> {
-    let rabbitmq = manifest.rabbitmq.as_ref()?;
-    Some(matches!(rabbitmq.broker, BrokerEntry::Managed))
 }
 
 fn text(findings: &[Finding]) -> String {

@@ -16,8 +16,8 @@ use sealbus_control::admin::{SilentNode, ask};
 use sealbus_control::evidence::{EvidenceQuestion, ProvedMessage};
 use sealbus_fipa::{Limits, bitefficient};
 use sealbus_proof::{
-    Blob, CertificateLine, Demands, EarlierLine, Evidence, FILE_VERSION, Head, Line, LogLine,
-    MessageLine, Statement, inspect, write_file,
+    Blob, CertificateLine, Demands, EarlierLine, Evidence, EvidenceHead, EvidenceLine,
+    FILE_VERSION, LogLine, MessageLine, Statement, inspect, write_file,
 };
 use sealbus_seal::{Certificate, CertificateChain, Fingerprint, Identity, SecurityLevel};
 use sealbus_transparency::{
@@ -82,7 +82,7 @@ pub(crate) async fn export(
             .map(|since| now().saturating_sub(milliseconds(since.0))),
         positions: None,
     };
-    let mut head = Head {
+    let mut head = EvidenceHead {
         version: FILE_VERSION,
         platform,
         exported: now(),
@@ -165,7 +165,7 @@ async fn gather(
     connection: &mut Connection,
     question: &mut EvidenceQuestion,
     log: &Log,
-    head: &mut Head,
+    head: &mut EvidenceHead,
 ) -> Result<(Vec<Good>, Vec<u8>), CliError> {
     let (mut good, mut known) = (Vec::new(), HashSet::new());
     let mut unsigned: BTreeMap<String, u64> = BTreeMap::new();
@@ -250,13 +250,13 @@ fn checked(message: ProvedMessage, log: &Log) -> Result<Good, String> {
 /// The lines of the file.
 async fn lines(
     export: &EvidenceExport,
-    mut head: Head,
+    mut head: EvidenceHead,
     log: &mut Log,
     root: Vec<u8>,
     denied: Vec<u8>,
     messages: Vec<Good>,
     output: Output,
-) -> Result<Vec<Line>, CliError> {
+) -> Result<Vec<EvidenceLine>, CliError> {
     let mut certified: BTreeMap<[u8; 32], Certified> = BTreeMap::new();
     for good in &messages {
         certified
@@ -289,7 +289,7 @@ async fn lines(
         alone.encode(&mut chain);
         let proof = inclusion_proof(&tree, size, index).map_err(wrong)?;
         numbers.insert(fingerprint, certificates.len());
-        certificates.push(Line::Certificate(CertificateLine {
+        certificates.push(EvidenceLine::Certificate(CertificateLine {
             chain: Blob(chain),
             entry: Blob(entry),
             index,
@@ -297,10 +297,10 @@ async fn lines(
         }));
     }
     let mut lines = vec![
-        Line::Evidence(head),
-        Line::Root(Blob(root)),
-        Line::Log(log_line),
-        Line::Denied(Blob(denied)),
+        EvidenceLine::Evidence(head),
+        EvidenceLine::Root(Blob(root)),
+        EvidenceLine::Log(log_line),
+        EvidenceLine::Denied(Blob(denied)),
     ];
     lines.extend(certificates);
     for Good {
@@ -314,7 +314,7 @@ async fn lines(
         };
         let mut proof = Vec::new();
         evidence.proof().map_err(wrong)?.encode(&mut proof);
-        lines.push(Line::Message(MessageLine {
+        lines.push(EvidenceLine::Message(MessageLine {
             certificate: *number,
             channel: message.channel,
             qos: message.qos,

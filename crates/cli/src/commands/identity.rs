@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::output::Output;
 
 #[derive(Serialize)]
-struct Told {
+struct IdentityMade {
     identity: String,
     is_new: bool,
 }
@@ -25,7 +25,7 @@ pub(crate) fn identity(identity: &Identity, output: Output) -> Result<(), CliErr
         message: error.to_string(),
         help: Some("name another file, or make this one readable by its owner only".to_owned()),
     })?;
-    let told = Told {
+    let told = IdentityMade {
         identity: key.fingerprint().to_string(),
         is_new,
     };

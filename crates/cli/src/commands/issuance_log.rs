@@ -28,14 +28,14 @@ use crate::output::{self, Output};
 const FOLLOW: Duration = Duration::from_secs(2);
 
 /// The place of a log.
-enum LogPlace {
+enum LogOrigin {
     Folder(Folder),
     Platform(Box<LogReader>),
 }
 
 /// A log that is being read.
 pub(super) struct Log {
-    place: LogPlace,
+    place: LogOrigin,
     pub(super) trust: Trust,
     pub(super) key: NoteKey,
     /// The certificate of the CA whose log it is: DER.
@@ -122,7 +122,7 @@ impl Source {
         })
     }
 
-    async fn log(&self, mut place: LogPlace) -> Result<Log, CliError> {
+    async fn log(&self, mut place: LogOrigin) -> Result<Log, CliError> {
         let roots = [self.root.clone().into()];
         let trust = Trust::new(self.platform.clone(), &roots, CLOCK_SKEW).map_err(wrong)?;
         let pem = place.read(LogFile::Authority).await?;
@@ -157,7 +157,7 @@ impl Log {
         let source = Source::find(general, from).await?;
         if let Some(folder) = &from.folder {
             return Ok(vec![
-                source.log(LogPlace::Folder(Folder::new(folder))).await?,
+                source.log(LogOrigin::Folder(Folder::new(folder))).await?,
             ]);
         }
         let Some(at) = source.at.clone() else {
@@ -176,7 +176,7 @@ impl Log {
         let mut logs = Vec::new();
         for name in names {
             let reader = Box::new(LogReader::new(at.clone(), &name));
-            logs.push(source.log(LogPlace::Platform(reader)).await?);
+            logs.push(source.log(LogOrigin::Platform(reader)).await?);
         }
         Ok(logs)
     }
@@ -276,7 +276,7 @@ fn is_authority(der: &CertificateDer<'_>) -> bool {
     Certificate::parse(der).is_ok_and(|certificate| certificate.is_authority())
 }
 
-impl LogPlace {
+impl LogOrigin {
     async fn read(&mut self, file: LogFile) -> Result<Vec<u8>, CliError> {
         match self {
             Self::Folder(folder) => folder.read(file).map_err(wrong),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sealbus::Platform;
 use sealbus_bus::Outbox;
-use sealbus_channels::{Channels, Undelivered};
+use sealbus_channels::{Channels, UndeliveredEvents};
 use sealbus_control::admin::ask;
 use sealbus_process::AgentHandle;
 
@@ -69,7 +69,7 @@ impl Member {
     }
 
     /// Waits until the published events have arrived, for `limit` at most. Returns the events that have not.
-    pub(super) async fn until_delivered(&self, limit: Duration) -> Vec<Undelivered> {
+    pub(super) async fn until_delivered(&self, limit: Duration) -> Vec<UndeliveredEvents> {
         self.agent.until_delivered(limit).await
     }
 

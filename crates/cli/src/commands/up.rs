@@ -4,13 +4,11 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sealbus_control::Login;
 use sealbus_control::Rules;
 use sealbus_control::admin::{NodeState, ask};
-use sealbus_manifest::{BrokerEntry, Manifest, PromiseEntry, RabbitEntry, WitnessEntry};
+use sealbus_manifest::{Manifest, WitnessEntry};
 use sealbus_master::{
-    BrokerChoice, BrokerPromise, Elected, Master, MasterConfig, MasterError, OutsideWitness,
-    PlatformSettings, RabbitSettings,
+    Elected, Master, MasterConfig, MasterError, OutsideWitness, PlatformSettings,
 };
 use sealbus_seal::{PlatformName, SecurityLevel};
 use serde_json::json;
@@ -20,7 +18,7 @@ use super::manifest::manifest;
 use super::run::{EndSignals, GRACE, log, log_as_text, log_warnings};
 use super::store;
 use super::up_attached;
-use super::up_detached::{self, StandsBy, Told};
+use super::up_detached::{self, PlatformUp, StandsBy};
 use super::up_join;
 use super::window;
 use crate::arguments::{General, Up};
@@ -133,7 +131,7 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
             }
             return Err(error);
         }
-        let told = Told {
+        let told = PlatformUp {
             platform: manifest.platform.name.clone(),
             level,
             state: directory.clone(),
@@ -248,7 +246,10 @@ fn settings(
     settings.certificate_lifetime = Duration::from_secs(entry.certificate_lifetime);
     settings.workload_issuer = entry.workload_issuer.clone();
     settings.max_message = entry.max_message;
-    settings.rabbitmq = manifest.rabbitmq.as_ref().map(rabbitmq).transpose()?;
+    let broker = manifest.broker.as_ref().map(|broker| broker.settings());
+    settings.broker = broker
+        .transpose()
+        .map_err(|unread| CliError::file("read", unread.file)(unread.error))?;
     settings.etcd = store::etcd(manifest);
     let witnesses = manifest.witnesses.iter().map(witness);
     settings.witnesses = witnesses.collect::<Result<_, _>>()?;
@@ -270,38 +271,6 @@ fn witness(entry: &WitnessEntry) -> Result<OutsideWitness, CliError> {
             message: format!("the witness {}: {error}", entry.host),
             help: Some("change the manifest".to_owned()),
         })?,
-    })
-}
-
-/// The settings of the manifest's broker, with the operator's password.
-fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
-    let broker = match &entry.broker {
-        BrokerEntry::Managed => BrokerChoice::Managed,
-        BrokerEntry::Existing {
-            addresses,
-            management,
-            operator,
-            password_file,
-        } => {
-            let password = std::fs::read_to_string(password_file)
-                .map_err(CliError::file("read", password_file))?;
-            BrokerChoice::Existing {
-                addresses: addresses.clone(),
-                management: management.clone(),
-                operator: Login {
-                    user: operator.clone(),
-                    password: password.trim_end().to_owned(),
-                },
-            }
-        }
-    };
-    Ok(RabbitSettings {
-        broker,
-        promise: match entry.promise {
-            PromiseEntry::Durable => BrokerPromise::Durable,
-            PromiseEntry::Transient => BrokerPromise::Transient,
-        },
-        message_life: entry.message_life.map(Duration::from_secs),
     })
 }
 

@@ -22,7 +22,7 @@ const LOG: &str = "up.log";
 
 /// The command's output for a platform that is up.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct PlatformUp {
     pub(super) platform: String,
     pub(super) level: SecurityLevel,
     pub(super) state: PathBuf,
@@ -30,7 +30,7 @@ pub(super) struct Told {
     pub(super) address: SocketAddr,
 }
 
-impl Told {
+impl PlatformUp {
     /// Says that the platform is up, and how to end it.
     pub(super) fn show(&self, output: Output, end: &str) {
         let others = match self.enrolment.ip().is_loopback() {
@@ -107,7 +107,7 @@ pub(super) async fn up(
         stands_by.show(output);
         return Ok(());
     }
-    let Ok(told) = serde_json::from_str::<Told>(&told) else {
+    let Ok(told) = serde_json::from_str::<PlatformUp>(&told) else {
         // The process ends by itself, or has ended. Its error is the last line of its log.
         let _ = child.wait().await;
         return Err(why(&log));

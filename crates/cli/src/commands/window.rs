@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sealbus_control::admin::ask;
 use sealbus_files::write_private;
-use sealbus_window::{PlaceError, Proof, Rights, Source, WindowAddress, read_from};
+use sealbus_window::{PlaceError, Rights, Source, TlsFiles, WindowAddress, read_from};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -96,7 +96,7 @@ pub(crate) async fn window(
 /// The place at which the window is reached.
 fn place(window: &Window) -> Result<WindowAddress, CliError> {
     let proof = window.certificate.as_deref().zip(window.key.as_deref());
-    let proof = proof.map(|(certificate, key)| Proof { certificate, key });
+    let proof = proof.map(|(certificate, key)| TlsFiles { certificate, key });
     let place = WindowAddress::at(window.address, window.name.as_deref(), proof);
     place.map_err(|error| {
         let message = error.to_string();

@@ -26,7 +26,7 @@ pub(crate) struct Report {
     /// The traffic, with one entry for each level.
     pub(crate) levels: Vec<LevelReport>,
     /// The attacks.
-    pub(crate) refusals: Vec<Refusal>,
+    pub(crate) refusals: Vec<RefusedAttack>,
 }
 
 /// The traffic at one level.
@@ -50,7 +50,7 @@ pub(crate) struct LevelReport {
 
 /// One attack and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Refusal {
+pub(crate) struct RefusedAttack {
     /// The attempt.
     pub(crate) attack: String,
     /// Whether the platform refused the attack and none of its messages arrived.
@@ -239,7 +239,7 @@ mod tests {
         one_lost.0.sent = 2;
         let lost = LevelReport::new(SecurityLevel::Tls, &[one_lost]);
         let nothing = LevelReport::new(SecurityLevel::Auth, &[]);
-        let attack = Refusal {
+        let attack = RefusedAttack {
             attack: "forgery".into(),
             refused: false,
             reason: "it arrived".into(),
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn the_file_has_the_promised_members() {
         let level = LevelReport::new(SecurityLevel::Auth, &[pair(vec![5], 0)]);
-        let refusal = Refusal {
+        let refusal = RefusedAttack {
             attack: "a".into(),
             refused: true,
             reason: "r".into(),

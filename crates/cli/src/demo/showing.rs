@@ -28,7 +28,7 @@ pub(super) struct Showing {
 /// A line of `sealbus window --json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Told {
+enum WindowLine {
     Link(String),
     Opened(bool),
 }
@@ -53,7 +53,7 @@ impl Showing {
         };
         loop {
             match showing.hear().await {
-                Some(Told::Link(link)) => {
+                Some(WindowLine::Link(link)) => {
                     let text = format!(
                         "\n  The window shows this platform at\n\n    {link}\n\n  Open it within a minute; Enter goes on without it."
                     );
@@ -64,14 +64,14 @@ impl Showing {
                     }
                     return Ok(showing);
                 }
-                Some(Told::Opened(_)) => {}
+                Some(WindowLine::Opened(_)) => {}
                 None => return Err(gone()),
             }
         }
     }
 
     /// The next line that this version understands; none when the window has ended.
-    async fn hear(&mut self) -> Option<Told> {
+    async fn hear(&mut self) -> Option<WindowLine> {
         loop {
             let line = self.told.next_line().await.ok()??;
             if let Ok(told) = serde_json::from_str(&line) {
@@ -84,7 +84,7 @@ impl Showing {
     pub(super) async fn opened(&mut self) {
         let opening = async {
             while let Ok(Some(line)) = self.told.next_line().await {
-                if matches!(serde_json::from_str(&line), Ok(Told::Opened(true))) {
+                if matches!(serde_json::from_str(&line), Ok(WindowLine::Opened(true))) {
                     return;
                 }
             }

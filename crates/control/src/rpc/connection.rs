@@ -28,7 +28,7 @@ const READ: usize = 16 * 1024;
 
 /// The asking half of a connection.
 #[derive(Clone)]
-pub struct Caller {
+pub struct RpcCaller {
     outgoing: OutgoingFrames,
     limit: Arc<AtomicUsize>,
     asker: Asker,
@@ -36,7 +36,7 @@ pub struct Caller {
 
 /// The reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
-pub enum Closed {
+pub enum ConnectionClosed {
     /// The other side closed it.
     #[error("closed by the other side")]
     ByPeer,
@@ -55,15 +55,15 @@ pub enum Closed {
 }
 
 /// Speaks the protocol on `stream`, and takes frames of at most `limit` bytes. The connection lives as long as the
-/// returned future is polled. It ends when the other side closes it, or when the receiver, every [`Caller`] and every
+/// returned future is polled. It ends when the other side closes it, or when the receiver, every [`RpcCaller`] and every
 /// [`Answer`] are dropped.
 pub fn open<S>(
     stream: S,
     limit: usize,
 ) -> (
-    Caller,
+    RpcCaller,
     mpsc::Receiver<Incoming>,
-    impl Future<Output = Closed> + Send,
+    impl Future<Output = ConnectionClosed> + Send,
 )
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
@@ -82,7 +82,7 @@ where
         frames: outgoing.frames.downgrade(),
         room: room.clone(),
     };
-    let caller = Caller {
+    let caller = RpcCaller {
         outgoing,
         limit: limit.clone(),
         asker: asker.clone(),
@@ -110,7 +110,7 @@ async fn read(
     held: Arc<Semaphore>,
     answers: WeakOutgoingFrames,
     asker: &Asker,
-) -> Closed {
+) -> ConnectionClosed {
     let mut decoder = Decoder::new(limit.load(Ordering::Relaxed));
     loop {
         loop {
@@ -132,7 +132,7 @@ async fn read(
                 Frame::Notice { body } => {
                     // Nobody closes the semaphore.
                     let Ok(room) = room().await else {
-                        return Closed::Here;
+                        return ConnectionClosed::Here;
                     };
                     let body = NoticeBody::new(body, room);
                     Incoming::Notice { body }
@@ -152,7 +152,7 @@ async fn read(
         let buffer = decoder.buffer();
         buffer.reserve(READ);
         match reader.read_buf(&mut buffer.limit(READ)).await {
-            Ok(0) => return Closed::ByPeer,
+            Ok(0) => return ConnectionClosed::ByPeer,
             Ok(_) => {}
             Err(error) => return error.into(),
         }
@@ -170,7 +170,7 @@ async fn write(
     patience: Duration,
     mut frames: mpsc::UnboundedReceiver<(Frame, OwnedSemaphorePermit)>,
     asker: &Asker,
-) -> Closed {
+) -> ConnectionClosed {
     let mut bytes = Vec::new();
     while let Some(first) = frames.recv().await {
         let mut next = Some(first);
@@ -193,18 +193,18 @@ async fn write(
                 Ok(Ok(0)) => return std::io::Error::from(std::io::ErrorKind::WriteZero).into(),
                 Ok(Ok(taken)) => rest = &rest[taken..],
                 Ok(Err(error)) => return error.into(),
-                Err(_) => return Closed::ReadsNothing,
+                Err(_) => return ConnectionClosed::ReadsNothing,
             }
         }
         match tokio::time::timeout(patience, writer.flush()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return error.into(),
-            Err(_) => return Closed::ReadsNothing,
+            Err(_) => return ConnectionClosed::ReadsNothing,
         }
         bytes.clear();
     }
     let _ = tokio::time::timeout(patience, writer.shutdown()).await;
-    Closed::Here
+    ConnectionClosed::Here
 }
 
 /// A frame that is too long to send must not leave its caller, here or there, waiting.
@@ -227,7 +227,7 @@ fn answer_instead(
     }
 }
 
-impl Caller {
+impl RpcCaller {
     /// Asks, and waits for the answer for at most `patience`.
     ///
     /// # Errors
@@ -394,7 +394,7 @@ mod tests {
             .unwrap();
         let soon = Duration::from_millis(1);
         let closed = write(left, 1000, soon, waiting, &Asker::default()).await;
-        assert!(matches!(closed, Closed::ReadsNothing));
+        assert!(matches!(closed, ConnectionClosed::ReadsNothing));
     }
 
     #[tokio::test]
@@ -410,7 +410,10 @@ mod tests {
         left.notify(&"x".repeat(5000)).await.unwrap();
         assert!(incoming.recv().await.is_some());
         left.notify(&"x".repeat(20_000)).await.unwrap();
-        assert!(matches!(driving.await.unwrap(), Closed::Protocol(_)));
+        assert!(matches!(
+            driving.await.unwrap(),
+            ConnectionClosed::Protocol(_)
+        ));
     }
 
     #[tokio::test]
@@ -480,7 +483,7 @@ mod tests {
         assert!(incoming.try_recv().is_err());
         drop((third, fourth));
         let closed = reading.as_mut().now_or_never();
-        assert!(matches!(closed, Some(Closed::ByPeer)));
+        assert!(matches!(closed, Some(ConnectionClosed::ByPeer)));
         let Incoming::Notice { body } = incoming.try_recv().unwrap() else {
             panic!("a notice comes last")
         };

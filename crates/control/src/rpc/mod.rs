@@ -1,7 +1,7 @@
 //! Requests, answers and notices as framed JSON over one connection, in both directions.
 //!
 //! [`codec`] is the pure part. A length-limited frame is four bytes of length, most significant first, and a JSON
-//! object. [`open`] puts the protocol on a byte stream. It returns a [`Caller`] for requests and notices, the
+//! object. [`open`] puts the protocol on a byte stream. It returns a [`RpcCaller`] for requests and notices, the
 //! [`Incoming`] requests and notices of the other side, and a future that drives both.
 //!
 //! Both directions are bounded in bytes: the frames that wait for the other side to read, and the requests of the other
@@ -13,7 +13,7 @@ mod incoming;
 mod outgoing;
 
 pub use codec::{CodecError, Decoder, Frame};
-pub use connection::{Caller, Closed, open};
+pub use connection::{ConnectionClosed, RpcCaller, open};
 pub use incoming::{Answer, Incoming, NoticeBody};
 pub use outgoing::Untold;
 

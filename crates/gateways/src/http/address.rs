@@ -21,7 +21,7 @@ pub struct HttpAddress {
 /// Why a text is not the address of a platform that this gateway can reach.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("'{}' is not an address that can be reached from here ({problem}): it must look like http://host:7778/acc", .text.escape_debug())]
-pub struct AddressError {
+pub struct HttpAddressError {
     /// The text, shortened.
     pub text: String,
     /// The mistake in it.
@@ -62,10 +62,10 @@ impl fmt::Display for HttpAddress {
 }
 
 impl FromStr for HttpAddress {
-    type Err = AddressError;
+    type Err = HttpAddressError;
 
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        let wrong = |problem| AddressError {
+    fn from_str(text: &str) -> Result<Self, HttpAddressError> {
+        let wrong = |problem| HttpAddressError {
             text: text.chars().take(200).collect(),
             problem,
         };

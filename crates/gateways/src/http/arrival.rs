@@ -13,7 +13,7 @@ use crate::address::Transport;
 use crate::counters::Turned;
 use crate::inward::TurnedAway;
 use crate::outside::Outside;
-use crate::policy::Origin;
+use crate::policy::MessageOrigin;
 use crate::shared::Shared;
 
 impl Service for Shared {
@@ -30,7 +30,7 @@ impl Service for Shared {
         self: &Arc<Self>,
         content_type: &str,
         body: Bytes,
-        origin: &Origin,
+        origin: &MessageOrigin,
     ) -> Result<(), RefusedRequest> {
         let limits = Limits {
             message_length: self.config.limits.body,

@@ -7,7 +7,7 @@ use sealbus_bus::LogShares;
 
 use super::address::HttpAddress;
 use super::response::AnswerReader;
-use crate::conversation::{Conversation, Heard};
+use crate::conversation::{Heard, PeerConversation};
 use crate::queue::Verdict;
 
 /// The shares of the log for the answers of other platforms, by their hosts.
@@ -33,7 +33,7 @@ impl HttpConversation {
     }
 }
 
-impl Conversation for HttpConversation {
+impl PeerConversation for HttpConversation {
     fn write(&mut self, request: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(self.head.as_bytes());
         out.extend_from_slice(request);

@@ -10,7 +10,7 @@ pub mod response;
 pub(crate) mod server;
 pub mod transmission;
 
-pub use address::{AddressError, HttpAddress};
+pub use address::{HttpAddress, HttpAddressError};
 
 /// The name of this transport (FIPA00084).
 pub(crate) const TRANSPORT: &str = "fipa.mts.mtp.http.std";

@@ -25,7 +25,7 @@ use crate::config::{GatewayLimits, milliseconds};
 use crate::counters::Turned;
 use crate::farewell::farewell;
 use crate::places::{BodyRoom, ConnectionPlace, NoRoom, Places, TOO_MANY};
-use crate::policy::Origin;
+use crate::policy::MessageOrigin;
 
 /// The number of connections beyond the limits that get an answer at a time. Further connections are just closed. A TLS
 /// handshake takes the place of several, as it costs a signature.
@@ -42,7 +42,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         self: &Arc<Self>,
         content_type: &str,
         body: Bytes,
-        origin: &Origin,
+        origin: &MessageOrigin,
     ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 
     /// Notes a refusal that came before there was a message.
@@ -168,7 +168,7 @@ impl<S: Service> Server<S> {
             return;
         }
         let Some(acceptor) = &self.tls else {
-            let origin = Origin {
+            let origin = MessageOrigin {
                 address: from.ip(),
                 certificate: None,
             };
@@ -181,7 +181,7 @@ impl<S: Service> Server<S> {
                 let certificate = shown
                     .and_then(|chain| chain.first())
                     .map(|leaf| Fingerprint::of(leaf).to_string());
-                let origin = Origin {
+                let origin = MessageOrigin {
                     address: from.ip(),
                     certificate,
                 };
@@ -202,7 +202,7 @@ impl<S: Service> Server<S> {
     async fn converse(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
-        origin: Origin,
+        origin: MessageOrigin,
         place: &ConnectionPlace,
     ) {
         let mut io = TokioIo::new(stream);
@@ -252,7 +252,7 @@ impl<S: Service> Server<S> {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        origin: &Origin,
+        origin: &MessageOrigin,
         place: &ConnectionPlace,
     ) -> Response<Full<Bytes>> {
         let is_old = request.version() < Version::HTTP_11;
@@ -300,7 +300,7 @@ impl<S: Service> Server<S> {
     async fn handle(
         &self,
         request: Request<Incoming>,
-        origin: &Origin,
+        origin: &MessageOrigin,
         place: &ConnectionPlace,
     ) -> Result<String, RefusedRequest> {
         let turn = |what, status, explanation: String| {

@@ -15,7 +15,7 @@ use sealbus_giop::{
 
 use super::own::keeps_order;
 use crate::address::Address;
-use crate::conversation::{Conversation, Heard};
+use crate::conversation::{Heard, PeerConversation};
 use crate::queue::Verdict;
 
 /// The longest reply, in bytes. Some ORBs send a whole stack trace with an exception.
@@ -95,7 +95,7 @@ impl IiopConversation {
     }
 }
 
-impl Conversation for IiopConversation {
+impl PeerConversation for IiopConversation {
     fn write(&mut self, request: &[u8], out: &mut Vec<u8>) {
         let id = self.next;
         self.next = self.next.wrapping_add(1);

@@ -17,7 +17,7 @@ use crate::counters::Turned;
 use crate::farewell::farewell;
 use crate::inward::TurnedAway;
 use crate::places::{BodyRoom, ConnectionPlace, NoRoom, Places, TOO_MANY};
-use crate::policy::Origin;
+use crate::policy::MessageOrigin;
 use crate::shared::Shared;
 
 /// Bytes read together at most.
@@ -61,7 +61,7 @@ impl Server {
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let origin = Origin {
+        let origin = MessageOrigin {
             address: from.ip(),
             certificate: None,
         };
@@ -163,7 +163,7 @@ impl Server {
         &self,
         call: &Call,
         message: &sealbus_giop::mts::FipaMessage,
-        origin: &Origin,
+        origin: &MessageOrigin,
     ) -> Result<(), SystemException> {
         let limits = Limits {
             message_length: self.shared.config.limits.body,

@@ -16,7 +16,7 @@ use sealbus_fipa::{Limits, bitefficient};
 use sealbus_journal::{Journal, JournalError, NewRecord, ReadFrom, Record, Stream};
 use sealbus_seal::PlatformName;
 
-use super::{CHANNEL, ChannelLogs, RECORD, storage};
+use super::{CHANNEL, KeptChannelLogs, RECORD, storage};
 use crate::post::MAILBOX;
 
 /// Most messages in one request to record.
@@ -149,12 +149,12 @@ pub fn check_record(key: &[u8], attributes: &[u8], payload: &[u8]) {
 }
 
 /// A question whose parts have been checked.
-struct Wanted<'q> {
+struct CheckedEvidenceQuestion<'q> {
     question: &'q EvidenceQuestion,
     channel: Option<ChannelPattern>,
 }
 
-impl Wanted<'_> {
+impl CheckedEvidenceQuestion<'_> {
     fn wants(&self, kept: &KeptMessage<'_>) -> bool {
         if let Some(pattern) = &self.channel {
             let path = kept.channel.and_then(|path| ChannelPath::new(path).ok());
@@ -192,7 +192,7 @@ impl Wanted<'_> {
     }
 }
 
-impl ChannelLogs {
+impl KeptChannelLogs {
     /// Records what agents received. The messages are on disk when this returns.
     pub(super) async fn record(&self, messages: &[RecordedMessage]) -> Result<(), Fault> {
         if messages.len() > MOST_RECORDED {
@@ -234,7 +234,7 @@ fn page(
     question: &EvidenceQuestion,
 ) -> Result<EvidencePage, Fault> {
     let channel = question.channel.as_deref().map(ChannelPattern::new);
-    let wanted = Wanted {
+    let wanted = CheckedEvidenceQuestion {
         question,
         channel: channel
             .transpose()
@@ -291,7 +291,7 @@ fn read(
     stream: &Stream,
     source: Source<'_>,
     from: ReadFrom,
-    wanted: &Wanted<'_>,
+    wanted: &CheckedEvidenceQuestion<'_>,
     platform: &PlatformName,
     room: &mut Room,
     page: &mut EvidencePage,

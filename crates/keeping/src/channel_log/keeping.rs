@@ -14,9 +14,9 @@ use sealbus_journal::NewRecord;
 use sealbus_seal::permission::ChannelRight;
 
 use super::origins::{Given, Keeping};
-use super::{ChannelLog, ChannelLogs, Obeyed, storage};
+use super::{ChannelLog, KeptChannelLogs, Obeyed, storage};
 
-impl ChannelLogs {
+impl KeptChannelLogs {
     pub(super) async fn keep(
         &self,
         process: &Arc<str>,
@@ -60,7 +60,7 @@ impl ChannelLogs {
         process: &Arc<str>,
         event: PostedEvent,
         full: &mut HashMap<ChannelPath, Fault>,
-    ) -> Result<Put, Fault> {
+    ) -> Result<EventWrite, Fault> {
         let refuse = |text: String| Fault::new(FaultCode::BadRequest, text);
         let bytes = Bytes::from(event.frame.0);
         let frame = Frame::decode(&bytes)
@@ -86,7 +86,7 @@ impl ChannelLogs {
         let mut origins = log.origins.lock();
         if let Some(keeping) = origins.known(&given) {
             drop(origins);
-            return Ok(Put {
+            return Ok(EventWrite {
                 log,
                 given,
                 keeping,
@@ -111,7 +111,7 @@ impl ChannelLogs {
             .shared();
         origins.note(&given, keeping.clone());
         drop(origins);
-        Ok(Put {
+        Ok(EventWrite {
             log,
             given,
             keeping,
@@ -168,13 +168,13 @@ impl ChannelLogs {
 }
 
 /// An event in the journal's queue or already on disk.
-struct Put {
+struct EventWrite {
     log: Arc<ChannelLog>,
     given: Given,
     keeping: Keeping,
 }
 
-impl Put {
+impl EventWrite {
     async fn finish(self) -> Result<u64, Fault> {
         let kept = self.keeping.await;
         if kept.is_err() {

@@ -60,7 +60,7 @@ const RECORD: &str = "evidence";
 const DURABLE: &str = "durable";
 
 /// The logs of a node.
-pub struct ChannelLogs {
+pub struct KeptChannelLogs {
     node: String,
     platform: PlatformName,
     journal: Journal,
@@ -103,7 +103,7 @@ struct ChannelLog {
     damage: Mutex<Option<String>>,
 }
 
-impl ChannelLogs {
+impl KeptChannelLogs {
     /// Opens the logs in a journal. This reads all of them, so it must be called where blocking is allowed.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use sealbus_journal::{JournalError, ReadFrom, Record};
 use sealbus_seal::permission::ChannelRight;
 
 use super::news::News;
-use super::{ChannelLog, ChannelLogs, durable_key, storage};
+use super::{ChannelLog, KeptChannelLogs, durable_key, storage};
 use sealbus_control::channel_log::{LogAnswer, LogPiece, LogQuestion, LogStart, StoredEvent};
 use sealbus_control::{Blob, Fault, FaultCode};
 
@@ -30,7 +30,7 @@ const MOST_GIVEN: (usize, usize) = (512, 1 << 20);
 const MOST_KEYS: usize = 16_384;
 
 /// A question whose parts have been checked.
-struct Wanted {
+struct CheckedQuestion {
     question: LogQuestion,
     agent: String,
     pattern: ChannelPattern,
@@ -39,7 +39,7 @@ struct Wanted {
     key: Option<String>,
 }
 
-impl Wanted {
+impl CheckedQuestion {
     /// Whether a piece holds something new for the subscription. Continuing damage to a log is not new.
     fn is_news(&self, piece: &LogPiece) -> bool {
         let positions = self.question.positions.as_ref();
@@ -48,7 +48,7 @@ impl Wanted {
     }
 }
 
-impl ChannelLogs {
+impl KeptChannelLogs {
     /// Answers the question of a subscription.
     pub(super) async fn read(self: &Arc<Self>, question: LogQuestion) -> Result<LogAnswer, Fault> {
         let refuse = |text: String| Fault::new(FaultCode::BadRequest, text);
@@ -66,7 +66,7 @@ impl ChannelLogs {
         };
         let wait = Duration::from_millis(question.wait).min(LONGEST_WAIT);
         let begins = question.positions.is_none();
-        let wanted = Arc::new(Wanted {
+        let wanted = Arc::new(CheckedQuestion {
             agent: format!("{}@{}", question.agent, self.platform),
             question,
             pattern,
@@ -102,7 +102,7 @@ impl ChannelLogs {
     }
 
     /// Notes which events a durable subscription has been given. One that has not begun here leaves nothing behind.
-    fn note_given(&self, wanted: &Wanted, pieces: &[LogPiece]) {
+    fn note_given(&self, wanted: &CheckedQuestion, pieces: &[LogPiece]) {
         let Some(key) = &wanted.key else { return };
         if self.durable.cursor(key).is_none() {
             return;
@@ -119,7 +119,10 @@ impl ChannelLogs {
     }
 
     /// The events for a subscription now, and, if it begins now, its first position in each log. This blocks.
-    fn look(&self, wanted: &Wanted) -> Result<(Vec<LogPiece>, BTreeMap<String, u64>), Fault> {
+    fn look(
+        &self,
+        wanted: &CheckedQuestion,
+    ) -> Result<(Vec<LogPiece>, BTreeMap<String, u64>), Fault> {
         let obeyed = self.obeyed()?;
         let logs: Vec<Arc<ChannelLog>> = self.logs.lock().values().cloned().collect();
         let mut pieces = Vec::new();
@@ -169,7 +172,7 @@ impl ChannelLogs {
     }
 
     /// The position at which a subscription begins in a log.
-    fn start(&self, wanted: &Wanted, log: &ChannelLog) -> Result<u64, Fault> {
+    fn start(&self, wanted: &CheckedQuestion, log: &ChannelLog) -> Result<u64, Fault> {
         let question = &wanted.question;
         let mut from = match question.start {
             LogStart::Now => ReadFrom::Time(time_of(question.began)),
@@ -214,7 +217,11 @@ impl ChannelLogs {
     }
 
     /// Notes where a durable subscription begins.
-    async fn begin(&self, wanted: &Wanted, begun: BTreeMap<String, u64>) -> Result<(), Fault> {
+    async fn begin(
+        &self,
+        wanted: &CheckedQuestion,
+        begun: BTreeMap<String, u64>,
+    ) -> Result<(), Fault> {
         let Some(key) = &wanted.key else {
             return Ok(());
         };
@@ -233,7 +240,7 @@ impl ChannelLogs {
 
 /// The events of one log from `position` on, as far as there is room and they can be read.
 fn piece(
-    wanted: &Wanted,
+    wanted: &CheckedQuestion,
     log: &ChannelLog,
     position: u64,
     room: &mut (usize, usize),
@@ -321,7 +328,7 @@ fn piece(
 }
 
 /// The number after the last event that a durable subscription may have been given before.
-fn given_before(wanted: &Wanted, log: &ChannelLog) -> u64 {
+fn given_before(wanted: &CheckedQuestion, log: &ChannelLog) -> u64 {
     let Some(key) = &wanted.key else { return 0 };
     let given = log.given.lock().get(key).copied();
     given.unwrap_or(match wanted.question.resumes {
@@ -343,7 +350,7 @@ enum Wish {
 
 /// Decides which part of an event the subscription wants. Fails if the filter cannot be evaluated for the event, or if
 /// the event has no key.
-fn wish(wanted: &Wanted, record: &Record, now: Moment) -> Result<Wish, EvaluationError> {
+fn wish(wanted: &CheckedQuestion, record: &Record, now: Moment) -> Result<Wish, EvaluationError> {
     // Every reader reports that the event cannot be read.
     let unreadable = || {
         Ok(match wanted.last_per {

@@ -7,7 +7,7 @@ use sealbus_channels::{ChannelPath, ChannelPattern};
 use sealbus_control::Fault;
 use sealbus_journal::{Retention, StreamConfig};
 
-use super::{ChannelLogs, Obeyed, RECORD, storage};
+use super::{KeptChannelLogs, Obeyed, RECORD, storage};
 
 /// The retention of a channel that the manifest does not name.
 const USUAL: Retention = Retention {
@@ -41,7 +41,7 @@ impl Obeyed {
     }
 }
 
-impl ChannelLogs {
+impl KeptChannelLogs {
     /// Sets the retention of one channel on an embedded platform, which has no manifest.
     pub fn retain(&self, channel: &ChannelPath, retention: Retention) -> Result<(), Fault> {
         {

@@ -13,13 +13,13 @@ use sealbus_seal::permission::{ChannelRule, ChannelUses};
 
 use super::*;
 
-fn open(folder: &Path) -> ChannelLogs {
+fn open(folder: &Path) -> KeptChannelLogs {
     let (journal, report) = Journal::open(folder, JournalConfig::default()).unwrap();
     let platform = PlatformName::new("factory").unwrap();
-    ChannelLogs::open(journal, &report, "node-1", platform, 1 << 20).unwrap()
+    KeptChannelLogs::open(journal, &report, "node-1", platform, 1 << 20).unwrap()
 }
 
-fn make(logs: &ChannelLogs, channel: &str, publisher: &str) -> Result<(), Fault> {
+fn make(logs: &KeptChannelLogs, channel: &str, publisher: &str) -> Result<(), Fault> {
     let channel = ChannelPath::new(channel).unwrap();
     logs.log(&Obeyed::default(), &channel, publisher).map(drop)
 }
@@ -83,7 +83,11 @@ fn question(durable: &str, positions: Option<&[(&str, u64)]>) -> LogQuestion {
     }
 }
 
-async fn settle(logs: &Arc<ChannelLogs>, durable: &str, channels: &[&str]) -> Result<(), Fault> {
+async fn settle(
+    logs: &Arc<KeptChannelLogs>,
+    durable: &str,
+    channels: &[&str],
+) -> Result<(), Fault> {
     let cursors = channels.iter().map(|channel| ((*channel).to_owned(), 1));
     let request = LogRequest::Settle {
         agent: "mallory".to_owned(),

@@ -8,8 +8,8 @@ use sealbus_bus::UndeliverableReason;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-use super::mailbox::{HANDED, Mailbox};
-use super::{Post, Ways, Whereabouts, storage, waiting_message};
+use super::mailbox::{HANDED, KeptMailbox};
+use super::{KeptLetters, Ways, Whereabouts, storage, waiting_message};
 use sealbus_control::clock::now;
 use sealbus_control::post::{DeliveredLetter, LetterMark, PostedLetter};
 use sealbus_control::{Blob, Fault, FaultCode};
@@ -19,7 +19,7 @@ use sealbus_control::{Blob, Fault, FaultCode};
 const RECLAIMED: u32 = 1 << 16;
 
 /// Carries the letters of all mailboxes. This runs for ever.
-pub async fn run(post: Arc<Post>, ways: Arc<dyn Ways>) {
+pub async fn run(post: Arc<KeptLetters>, ways: Arc<dyn Ways>) {
     let to_carry = post.to_carry.lock().take();
     let Some(mut to_carry) = to_carry else {
         return;
@@ -38,9 +38,9 @@ pub async fn run(post: Arc<Post>, ways: Arc<dyn Ways>) {
 }
 
 pub(super) struct Carrier {
-    pub(super) post: Arc<Post>,
+    pub(super) post: Arc<KeptLetters>,
     pub(super) ways: Arc<dyn Ways>,
-    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) mailbox: Arc<KeptMailbox>,
     /// The connection on which letters were handed over.
     connection: Option<u64>,
 }

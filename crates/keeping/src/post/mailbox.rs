@@ -33,7 +33,7 @@ const TRAIL: &str = "trail/";
 const NOTED_FOR: UnixMillis = 24 * 3600 * 1000;
 
 /// The letters for one agent.
-pub(crate) struct Mailbox {
+pub(crate) struct KeptMailbox {
     pub(super) agent: String,
     pub(super) stream: Stream,
     pub(super) shelf: Mutex<Shelf>,
@@ -57,7 +57,7 @@ pub(super) struct Trails {
     pub(super) silent: HashMap<String, (Instant, Instant)>,
 }
 
-impl Mailbox {
+impl KeptMailbox {
     pub(super) fn new(agent: String, stream: Stream, shelf: Shelf) -> Self {
         Self {
             agent,

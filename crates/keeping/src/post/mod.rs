@@ -48,12 +48,13 @@ use crate::reserve::Reserve;
 use crate::{longest, storage};
 use sealbus_control::clock::now;
 use sealbus_control::post::{
-    About, Cover, DeliveredLetter, LetterMark, PostedLetter, Standing, Trail, WaitingLetter,
+    AboutLetter, Cover, DeliveredLetter, LetterMark, LetterStanding, PostedLetter, Trail,
+    WaitingLetter,
 };
 use sealbus_control::{Blob, Fault, UnixMillis, WaitingMessage};
 
 pub(crate) use mailbox::MAILBOX;
-use mailbox::{Mailbox, mailbox_config};
+use mailbox::{KeptMailbox, mailbox_config};
 use shares::Shares;
 use shelf::{Shelf, ShelvedLetter};
 
@@ -134,7 +135,7 @@ pub trait Ways: Send + Sync + 'static {
 }
 
 /// The letters that a node keeps.
-pub struct Post {
+pub struct KeptLetters {
     /// The node's name.
     node: String,
     platform: String,
@@ -146,16 +147,16 @@ pub struct Post {
     /// The part of the disk that letters must leave free.
     reserve: Reserve,
     shares: Arc<Shares>,
-    mailboxes: Mutex<HashMap<String, Arc<Mailbox>>>,
+    mailboxes: Mutex<HashMap<String, Arc<KeptMailbox>>>,
     /// Letters with a notice that has not left yet.
-    about: Mutex<HashSet<About>>,
+    about: Mutex<HashSet<AboutLetter>>,
     origin: u64,
     /// This origin's last number for each receiver.
     sequences: Mutex<HashMap<String, u64>>,
     /// Mailboxes that need a carrier.
-    carried: mpsc::UnboundedSender<Arc<Mailbox>>,
+    carried: mpsc::UnboundedSender<Arc<KeptMailbox>>,
     /// The receiving end, until the task that runs the carriers fetches it.
-    to_carry: Mutex<Option<mpsc::UnboundedReceiver<Arc<Mailbox>>>>,
+    to_carry: Mutex<Option<mpsc::UnboundedReceiver<Arc<KeptMailbox>>>>,
     /// The shares of the log for what becomes of letters, by agents.
     lines: Mutex<LogShares>,
 }
@@ -188,7 +189,7 @@ fn origin_at(process: &str, said: u64, now: UnixMillis) -> u64 {
     began << 32 | u64::from(u32::from_le_bytes([a, b, c, d]))
 }
 
-impl Post {
+impl KeptLetters {
     /// Opens the waiting messages in a journal. This blocks.
     ///
     /// # Errors
@@ -227,7 +228,7 @@ impl Post {
             let Some(agent) = stream.name().strip_prefix(MAILBOX) else {
                 continue;
             };
-            let mailbox = Mailbox::load(agent.to_owned(), stream.clone(), &post.shares)?;
+            let mailbox = KeptMailbox::load(agent.to_owned(), stream.clone(), &post.shares)?;
             let mailbox = Arc::new(mailbox);
             {
                 let shelf = mailbox.shelf.lock();
@@ -249,14 +250,14 @@ impl Post {
         self.lines.lock().admit(agent.to_owned())
     }
 
-    fn mailbox(&self, agent: &str) -> Result<Arc<Mailbox>, JournalError> {
+    fn mailbox(&self, agent: &str) -> Result<Arc<KeptMailbox>, JournalError> {
         let mut mailboxes = self.mailboxes.lock();
         if let Some(mailbox) = mailboxes.get(agent) {
             return Ok(mailbox.clone());
         }
         let name = format!("{MAILBOX}{agent}");
         let stream = self.journal.open_stream(&name, mailbox_config())?;
-        let mailbox = Mailbox::new(agent.to_owned(), stream, Shelf::counted_by(&self.shares));
+        let mailbox = KeptMailbox::new(agent.to_owned(), stream, Shelf::counted_by(&self.shares));
         mailbox.shelf.lock().begin_at(mailbox.stream.end());
         let mailbox = Arc::new(mailbox);
         mailboxes.insert(agent.to_owned(), mailbox.clone());
@@ -265,7 +266,11 @@ impl Post {
 
     /// Forgets a mailbox in which letters have only expired: no process was ever handed one, and no node has one. So a
     /// name that no agent has leaves nothing behind. This blocks.
-    fn forget_unused(&self, mailbox: &Arc<Mailbox>, runtime: &Handle) -> Result<(), JournalError> {
+    fn forget_unused(
+        &self,
+        mailbox: &Arc<KeptMailbox>,
+        runtime: &Handle,
+    ) -> Result<(), JournalError> {
         let mut mailboxes = self.mailboxes.lock();
         let is_unused = mailbox.shelf.lock().is_unused() && mailbox.trail.lock().nodes.is_empty();
         // Nobody else is about to put a letter in: a task that does so holds the mailbox, or waits for the list.
@@ -278,7 +283,7 @@ impl Post {
     }
 
     /// Starts a carrier for a mailbox that has none.
-    fn carry(&self, mailbox: &Arc<Mailbox>) {
+    fn carry(&self, mailbox: &Arc<KeptMailbox>) {
         if mailbox.shelf.lock().is_empty() {
             return;
         }
@@ -338,7 +343,7 @@ impl Post {
         let mailbox = self.mailboxes.lock().get(receiver).cloned();
         let Some(mailbox) = mailbox else {
             return Trail {
-                standings: vec![Standing::Free; letters.len()],
+                standings: vec![LetterStanding::Free; letters.len()],
                 nodes: Vec::new(),
                 waiting: 0,
                 life: self.origin,

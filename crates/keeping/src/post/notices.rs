@@ -7,20 +7,20 @@ use sealbus_bus::{
 };
 use sealbus_fipa::{AclMessage, Limits, bitefficient};
 
-use super::mailbox::Mailbox;
+use super::mailbox::KeptMailbox;
 use super::waiting_notices::Notices;
-use super::{LIFETIME, Post, storage};
+use super::{KeptLetters, LIFETIME, storage};
 use sealbus_control::clock::now;
-use sealbus_control::post::{About, Cover, LetterRefusal, PostedLetter, Receipt};
+use sealbus_control::post::{AboutLetter, Cover, LetterRefusal, PostedLetter, Receipt};
 use sealbus_control::text::{LONGEST_EXPLANATION, excerpt};
 use sealbus_control::{Blob, Fault, FaultCode, WaitingProvenance};
 
 pub(super) const RECEIPT: &str = "receipt/";
-impl Post {
+impl KeptLetters {
     /// Tells the sender that its letter has arrived, if the sender asked for a receipt.
     pub(super) async fn receipt(
         self: &Arc<Self>,
-        mailbox: &Mailbox,
+        mailbox: &KeptMailbox,
         number: u64,
         stage: Receipt,
     ) -> Result<(), Fault> {
@@ -84,7 +84,7 @@ impl Post {
     /// Tells the sender that its letter has expired.
     pub(super) async fn expired(
         self: &Arc<Self>,
-        mailbox: &Mailbox,
+        mailbox: &KeptMailbox,
         number: u64,
     ) -> Result<(), Fault> {
         let receiver = format!("{}@{}", mailbox.agent, self.platform);
@@ -97,7 +97,7 @@ impl Post {
     /// Tells the sender that its letter is not delivered.
     pub(super) async fn bounce(
         self: &Arc<Self>,
-        mailbox: &Mailbox,
+        mailbox: &KeptMailbox,
         number: u64,
         reason: &UndeliverableReason,
     ) -> Result<(), Fault> {
@@ -135,14 +135,14 @@ impl Post {
     /// Keeps one notice about a letter for the letter's sender.
     async fn notify(
         self: &Arc<Self>,
-        mailbox: &Mailbox,
+        mailbox: &KeptMailbox,
         number: u64,
         notice: Option<AclMessage>,
     ) -> Result<(), Fault> {
         let Some(notice) = notice else {
             return Ok(());
         };
-        let about = About {
+        let about = AboutLetter {
             receiver: mailbox.agent.clone(),
             number,
         };

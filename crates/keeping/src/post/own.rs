@@ -14,8 +14,8 @@ use tokio::task::AbortHandle;
 use sealbus_journal::Retention;
 use sealbus_seal::PlatformName;
 
-use super::{Post, Ways, Whereabouts, run};
-use crate::channel_log::ChannelLogs;
+use super::{KeptLetters, Ways, Whereabouts, run};
+use crate::channel_log::KeptChannelLogs;
 use crate::node_journal::NodeJournal;
 use sealbus_control::Rules;
 use sealbus_control::channel_log::{LogAnswer, LogRequest};
@@ -45,8 +45,8 @@ pub struct OwnPost {
 }
 
 struct Open {
-    post: Arc<Post>,
-    logs: Arc<ChannelLogs>,
+    post: Arc<KeptLetters>,
+    logs: Arc<KeptChannelLogs>,
     tasks: [AbortHandle; 2],
     temporary: Option<PathBuf>,
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use sealbus_control::Fault;
 use sealbus_control::post::{LetterMark, LetterOutcome, Receipt};
 
-use super::mailbox::Mailbox;
+use super::mailbox::KeptMailbox;
 use super::notices::{RECEIPT, reason_of};
 use super::shelf::Shelf;
-use super::{Post, storage};
+use super::{KeptLetters, storage};
 
-impl Post {
+impl KeptLetters {
     /// Takes in the outcomes that a process reports for its letters. Returns when all of them are on disk.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Post {
     /// Forgets letters that will go nowhere from here.
     pub(super) async fn settled(
         &self,
-        mailbox: &Arc<Mailbox>,
+        mailbox: &Arc<KeptMailbox>,
         numbers: &[u64],
     ) -> Result<(), Fault> {
         let settled = |shelf: &mut Shelf| {
@@ -78,7 +78,7 @@ impl Post {
     /// Forgets letters that another node has, unless they have come back from there.
     pub(super) async fn carried(
         &self,
-        mailbox: &Arc<Mailbox>,
+        mailbox: &Arc<KeptMailbox>,
         sent: &[(u64, LetterMark)],
     ) -> Result<(), Fault> {
         let carried = |shelf: &mut Shelf| {
@@ -95,7 +95,7 @@ impl Post {
     /// it was chosen is kept anew.
     async fn remove(
         &self,
-        mailbox: &Arc<Mailbox>,
+        mailbox: &Arc<KeptMailbox>,
         choose: impl FnOnce(&mut Shelf) -> Vec<(u64, LetterMark)>,
     ) -> Result<(), Fault> {
         let mut taken = Vec::new();

@@ -7,7 +7,7 @@ use super::had::{Had, SETTLED};
 use super::shares::Shares;
 use super::waiting_notices::Notices;
 use sealbus_control::UnixMillis;
-use sealbus_control::post::{Cover, LetterMark, Standing};
+use sealbus_control::post::{Cover, LetterMark, LetterStanding};
 
 /// Most letters for one agent.
 pub(crate) const MOST_LETTERS: usize = 10_000;
@@ -301,17 +301,17 @@ impl Shelf {
     }
 
     /// How a letter that another node keeps compares with the letters that are or were here.
-    pub(crate) fn standing(&self, mark: LetterMark, now: UnixMillis) -> Standing {
+    pub(crate) fn standing(&self, mark: LetterMark, now: UnixMillis) -> LetterStanding {
         // This copy is lost if the node ends now. The other node keeps its own meanwhile.
         if self.is_being_written(mark) {
-            return Standing::Behind;
+            return LetterStanding::Behind;
         }
         let carried = LetterMark {
             hops: mark.hops.saturating_add(1),
             ..mark
         };
         if self.had.had(carried) {
-            return Standing::Had;
+            return LetterStanding::Had;
         }
         let before = (mark.origin, 0)..(mark.origin, mark.sequence);
         let mut numbers = self
@@ -324,9 +324,9 @@ impl Shelf {
                 .is_some_and(|kept| is_in_time(kept, now))
         });
         if is_here || self.writing.range(before).next().is_some() {
-            return Standing::Behind;
+            return LetterStanding::Behind;
         }
-        Standing::Free
+        LetterStanding::Free
     }
 
     /// Notes that letters up to this number are about to be handed to a process. Returns the number for the note on

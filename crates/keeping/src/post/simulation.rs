@@ -41,7 +41,7 @@ fn pace() -> Pace {
 }
 
 /// The place of the receiver: its node and its process.
-type Place = Option<(usize, u64)>;
+type ReceiverPlace = Option<(usize, u64)>;
 
 struct World {
     _folder: TempDir,
@@ -56,12 +56,12 @@ struct SimulatedNode {
     folder: PathBuf,
     running: Mutex<Option<Running>>,
     /// The place where the node believes the receiver to be, and the moves that the node has not learned yet.
-    place: Mutex<(Place, VecDeque<Place>)>,
+    place: Mutex<(ReceiverPlace, VecDeque<ReceiverPlace>)>,
     in_order: tokio::sync::Mutex<()>,
 }
 
 struct Running {
-    post: Arc<Post>,
+    post: Arc<KeptLetters>,
     carriers: JoinHandle<()>,
 }
 
@@ -171,7 +171,7 @@ impl World {
         let folder = &self.nodes[node].folder;
         let (journal, report) = Journal::open(folder, JournalConfig::default()).unwrap();
         assert!(report.damaged.is_empty());
-        let mut post = Post::open(journal, &name(node), "factory", 1 << 20).unwrap();
+        let mut post = KeptLetters::open(journal, &name(node), "factory", 1 << 20).unwrap();
         post.pace = pace;
         let post = Arc::new(post);
         let ways = SimulatedWays {
@@ -194,13 +194,13 @@ impl World {
         tokio::task::spawn_blocking(closing).await.unwrap();
     }
 
-    fn post(&self, node: usize) -> Option<Arc<Post>> {
+    fn post(&self, node: usize) -> Option<Arc<KeptLetters>> {
         let running = self.nodes[node].running.lock();
         running.as_ref().map(|running| running.post.clone())
     }
 
     /// Tells all nodes the receiver's place. They learn it later, in order.
-    fn place(&self, place: Place) {
+    fn place(&self, place: ReceiverPlace) {
         for node in &self.nodes {
             node.place.lock().1.push_back(place);
         }
@@ -292,7 +292,7 @@ impl World {
     }
 
     /// Brings a request to a node, unless the request is lost.
-    fn reach(&self, to: usize) -> Result<Arc<Post>, Fault> {
+    fn reach(&self, to: usize) -> Result<Arc<KeptLetters>, Fault> {
         if self.is_lost() {
             return Err(lost());
         }
@@ -305,7 +305,7 @@ impl World {
     }
 
     /// Brings back the answer of a node that was reached, unless the answer is lost or the node was killed in between.
-    fn answer<T>(&self, from: usize, post: &Arc<Post>, answer: T) -> Result<T, Fault> {
+    fn answer<T>(&self, from: usize, post: &Arc<KeptLetters>, answer: T) -> Result<T, Fault> {
         let now = self.post(from);
         let is_killed = !now.is_some_and(|now| Arc::ptr_eq(&now, post));
         match is_killed || self.is_lost() {

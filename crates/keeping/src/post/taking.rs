@@ -14,12 +14,12 @@ use sealbus_proof::LONGEST_EVIDENCE;
 use sealbus_seal::Identity;
 use tokio::task::JoinHandle;
 
-use super::mailbox::Mailbox;
+use super::mailbox::KeptMailbox;
 use super::shares::sender_of;
 use super::shelf::{NotTaken, ShelvedLetter};
-use super::{CLOCKS_APART, LONGEST_LIFETIME, Post, storage};
+use super::{CLOCKS_APART, KeptLetters, LONGEST_LIFETIME, storage};
 
-impl Post {
+impl KeptLetters {
     /// Keeps letters, and returns when they are on disk. For each letter the result says why it is not kept, if it is
     /// not.
     pub async fn keep(self: &Arc<Self>, letters: Vec<PostedLetter>) -> Vec<Option<Fault>> {
@@ -62,7 +62,7 @@ impl Post {
 
     /// Puts a letter into the journal's queue. With `elsewhere`, which gives the reason, the letter is kept only if it
     /// was here before.
-    fn put(&self, letter: PostedLetter, elsewhere: Option<&Fault>) -> Result<Put, Fault> {
+    fn put(&self, letter: PostedLetter, elsewhere: Option<&Fault>) -> Result<LetterWrite, Fault> {
         let cover = letter.cover;
         let sender = self.check(&cover, &letter.message.0)?;
         if let Some(elsewhere) = elsewhere
@@ -80,12 +80,12 @@ impl Post {
             Err(NotTaken::Known) => {
                 drop(shelf);
                 let step = Step::Nothing;
-                return Ok(Put { mailbox, step });
+                return Ok(LetterWrite { mailbox, step });
             }
             Err(NotTaken::BeingWritten) => {
                 drop(shelf);
                 let step = Step::Wait(PostedLetter { cover, ..letter });
-                return Ok(Put { mailbox, step });
+                return Ok(LetterWrite { mailbox, step });
             }
             // The letter stays where it is. The note that it has been away must survive a restart of this node.
             // Otherwise the letter would be taken for one that was carried on and must be removed here.
@@ -93,7 +93,7 @@ impl Post {
                 let Some((mark, is_again)) = shelf.returned(number, &cover) else {
                     let step = Step::Nothing;
                     drop(shelf);
-                    return Ok(Put { mailbox, step });
+                    return Ok(LetterWrite { mailbox, step });
                 };
                 let noted = mailbox.note_return(number, mark.hops, is_again);
                 drop(shelf);
@@ -103,7 +103,7 @@ impl Post {
                     number,
                     mark,
                 };
-                return Ok(Put { mailbox, step });
+                return Ok(LetterWrite { mailbox, step });
             }
             Err(NotTaken::Full) => {
                 let held_up = mailbox.held_up.lock().clone();
@@ -134,7 +134,7 @@ impl Post {
                 drop(shelf);
                 let kept = ShelvedLetter { cover, size };
                 let step = Step::Letter { written, kept };
-                Ok(Put { mailbox, step })
+                Ok(LetterWrite { mailbox, step })
             }
             Err(error) => {
                 shelf.retract(&cover);
@@ -150,7 +150,7 @@ impl Post {
     }
 
     /// The mailbox for a letter. It is made if there is room for the letter.
-    fn open_mailbox(&self, cover: &Cover, size: u64) -> Result<Arc<Mailbox>, Fault> {
+    fn open_mailbox(&self, cover: &Cover, size: u64) -> Result<Arc<KeptMailbox>, Fault> {
         if let Some(mailbox) = self.mailboxes.lock().get(&cover.receiver) {
             return Ok(mailbox.clone());
         }
@@ -258,8 +258,8 @@ impl Begun {
 }
 
 /// A letter on its way to the disk.
-struct Put {
-    mailbox: Arc<Mailbox>,
+struct LetterWrite {
+    mailbox: Arc<KeptMailbox>,
     step: Step,
 }
 
@@ -282,8 +282,8 @@ enum Step {
     Wait(PostedLetter),
 }
 
-impl Put {
-    async fn finish(self, post: &Post) -> Result<(), Fault> {
+impl LetterWrite {
+    async fn finish(self, post: &KeptLetters) -> Result<(), Fault> {
         let mut put = self;
         loop {
             let Self { mailbox, step } = put;

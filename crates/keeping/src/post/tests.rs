@@ -46,9 +46,9 @@ impl Ways for NoWays {
     }
 }
 
-fn open(folder: &std::path::Path) -> Post {
+fn open(folder: &std::path::Path) -> KeptLetters {
     let (journal, _) = Journal::open(folder, JournalConfig::default()).unwrap();
-    Post::open(journal, "node-1", "factory", 1 << 20).unwrap()
+    KeptLetters::open(journal, "node-1", "factory", 1 << 20).unwrap()
 }
 
 fn letter(sender: &str, sequence: u64, receiver: &str) -> PostedLetter {
@@ -77,7 +77,7 @@ fn letter(sender: &str, sequence: u64, receiver: &str) -> PostedLetter {
     }
 }
 
-async fn keep(post: &Arc<Post>, letter: PostedLetter) -> Result<(), Fault> {
+async fn keep(post: &Arc<KeptLetters>, letter: PostedLetter) -> Result<(), Fault> {
     match post.keep(vec![letter]).await.remove(0) {
         None => Ok(()),
         Some(fault) => Err(fault),
@@ -133,10 +133,10 @@ async fn a_sender_fills_no_more_than_its_share_of_a_node() {
 }
 
 /// Puts a notice on the shelf of its receiver, as if it lay on disk under this number.
-fn shelve_notice(mailbox: &Mailbox, number: u64, size: u64) {
+fn shelve_notice(mailbox: &KeptMailbox, number: u64, size: u64) {
     let mut notice = letter("ams", number, &mailbox.agent);
     notice.cover.provenance = WaitingProvenance::Platform;
-    notice.cover.about = Some(About {
+    notice.cover.about = Some(AboutLetter {
         receiver: "bob".to_owned(),
         number,
     });
@@ -285,7 +285,7 @@ async fn a_letter_that_comes_back_is_marked_as_it_was_elsewhere() {
     back.cover.hops = 2;
     back.cover.again = true;
     keep(&post, back).await.unwrap();
-    let marked = |post: &Post| {
+    let marked = |post: &KeptLetters| {
         let mailbox = post.mailbox("b").unwrap();
         let shelf = mailbox.shelf.lock();
         let letters = shelf.letters();
@@ -368,7 +368,7 @@ async fn a_letter_counts_the_way_of_the_copy_that_was_carried_furthest() {
     for begun in [carried(1), carried(7), carried(3)] {
         assert_eq!(begun.finish().await, [None]);
     }
-    let hops = |post: &Post| {
+    let hops = |post: &KeptLetters| {
         let mailbox = post.mailbox("b").unwrap();
         let shelf = mailbox.shelf.lock();
         shelf.letters().map(|(_, kept, _)| kept.cover.hops).max()

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::carrier::Carrier;
 use sealbus_control::Fault;
-use sealbus_control::post::{LetterMark, Standing};
+use sealbus_control::post::{LetterMark, LetterStanding};
 
 /// Most nodes of a trail that are asked.
 const MOST_NODES: usize = 256;
@@ -22,7 +22,7 @@ const MOST_LOOKS: usize = 4;
 #[derive(PartialEq, Eq)]
 struct Sight {
     /// The standing of each letter.
-    standings: Vec<Standing>,
+    standings: Vec<LetterStanding>,
     /// For each node that answered, its life and the number of letters that had come there.
     answered: BTreeMap<String, (u64, u64)>,
     waiting: u64,
@@ -69,11 +69,11 @@ impl Carrier {
         let mut gone = Vec::new();
         for ((number, mark), standing) in marks.iter().zip(&sight.standings) {
             match standing {
-                Standing::Free => {
+                LetterStanding::Free => {
                     may_go.insert(*number);
                 }
-                Standing::Behind => {}
-                Standing::Had => gone.push((*number, *mark)),
+                LetterStanding::Behind => {}
+                LetterStanding::Had => gone.push((*number, *mark)),
             }
         }
         {
@@ -108,7 +108,7 @@ impl Carrier {
     async fn look(&self, marks: &[(u64, LetterMark)], to: Option<&str>) -> Option<Sight> {
         let asked: Vec<LetterMark> = marks.iter().map(|(_, mark)| *mark).collect();
         let mut sight = Sight {
-            standings: vec![Standing::Free; marks.len()],
+            standings: vec![LetterStanding::Free; marks.len()],
             answered: BTreeMap::new(),
             waiting: 0,
             is_incomplete: false,

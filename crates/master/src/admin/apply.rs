@@ -9,7 +9,7 @@ use sealbus_manifest::{AgentEntry, Difference, Manifest};
 use super::Admin;
 use super::programs::ENDING;
 use crate::desk::Desk;
-use crate::registry::Origin;
+use crate::registry::GroupOrigin;
 
 impl Admin {
     /// The changes that a manifest would bring if it were put in force.
@@ -112,7 +112,7 @@ fn unnamed(desk: &Desk, entries: &[AgentEntry]) -> Vec<String> {
         .collect();
     let groups = desk.state.groups().iter();
     let left = groups.filter(|(process, group)| {
-        matches!(group.origin, Origin::Program { .. })
+        matches!(group.origin, GroupOrigin::Program { .. })
             && !named.contains(*process)
             && (group.process.is_some() || group.start_at.is_some())
     });

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Admin, local};
 use crate::desk::Desk;
-use crate::registry::Origin;
-use sealbus_control::admin::{ChannelLogs, Mailbox, SilentNode};
+use crate::registry::GroupOrigin;
+use sealbus_control::admin::{ChannelLogsReport, MailboxReport, SilentNode};
 use sealbus_control::ask::Ask;
 use sealbus_control::channel_log::{LogRequest, ask};
 use sealbus_control::evidence::{EvidencePages, EvidenceQuestion};
@@ -51,23 +51,23 @@ impl Admin {
         Ok((taken, silent))
     }
 
-    pub(super) async fn mailbox(&self, agent: &str) -> Result<Mailbox, Fault> {
+    pub(super) async fn mailbox(&self, agent: &str) -> Result<MailboxReport, Fault> {
         let agent = local(agent);
         let (answers, silent) = self.ask_all_nodes(ask_node::Mailbox { agent }, Ok).await?;
-        Ok(Mailbox {
+        Ok(MailboxReport {
             total: answers.iter().map(|answer| answer.total).sum(),
             letters: answers.into_iter().flat_map(|it| it.letters).collect(),
             silent,
         })
     }
 
-    pub(super) async fn channel_logs(&self) -> Result<ChannelLogs, Fault> {
+    pub(super) async fn channel_logs(&self) -> Result<ChannelLogsReport, Fault> {
         let request = LogRequest::List;
         let asked = ask_node::ChannelLog { request };
         let (logs, silent) = self.ask_all_nodes(asked, ask::List::take).await?;
         let mut logs: Vec<_> = logs.into_iter().flatten().collect();
         logs.sort_by(|one, two| (&one.channel, &one.node).cmp(&(&two.channel, &two.node)));
-        Ok(ChannelLogs { logs, silent })
+        Ok(ChannelLogsReport { logs, silent })
     }
 
     pub(super) async fn evidence(
@@ -93,7 +93,7 @@ impl Admin {
                 let (name, group) = desk.state.group_of(&agent).ok_or_else(|| {
                     Fault::new(FaultCode::Unknown, format!("there is no agent {agent}"))
                 })?;
-                if !matches!(group.origin, Origin::Program { .. }) {
+                if !matches!(group.origin, GroupOrigin::Program { .. }) {
                     let message =
                         format!("the platform did not start {agent} and keeps no log of it");
                     return Err(Fault::new(FaultCode::Unknown, message));

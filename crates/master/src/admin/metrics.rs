@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use super::Admin;
 use crate::desk::Desk;
 use crate::listing::known;
-use crate::registry::Origin;
+use crate::registry::GroupOrigin;
 
 const NODE_STATES: [NodeState; 5] = [
     NodeState::Alive,
@@ -70,7 +70,7 @@ fn of_desk(desk: &Desk, now: UnixMillis) -> Sample {
     }
     sample.put(&AGENTS, ["ended"], count(None));
     let groups = desk.state.groups().iter();
-    let groups = groups.filter(|(_, group)| group.origin != Origin::System);
+    let groups = groups.filter(|(_, group)| group.origin != GroupOrigin::System);
     for (index, (name, group)) in groups.enumerate() {
         if index < MOST_PROCESSES {
             let restarts = group.starts.saturating_sub(1);

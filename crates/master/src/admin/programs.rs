@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Admin, local};
-use crate::registry::{Life, Origin};
+use crate::registry::{GroupOrigin, Life};
 use crate::state::{MasterState, WAITING};
 use sealbus_control::admin::Moved;
 use sealbus_control::node::ask_node;
@@ -106,7 +106,7 @@ impl Admin {
                     .state
                     .groups()
                     .values()
-                    .filter(|g| g.origin != Origin::System);
+                    .filter(|g| g.origin != GroupOrigin::System);
                 programs.all(|group| group.process.is_none())
             })
             .await;

@@ -1,30 +1,32 @@
 //! The refusals of the whole platform, as shown to operators.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
-
 use sealbus_bus::{LogShares, RefusalReason};
 use sealbus_control::RefusalRecord;
+
+use crate::latest::Latest;
 
 /// Refusals remembered.
 const REFUSALS: usize = 1000;
 /// The word for reasons that this version does not know.
 const OTHER: &str = "other";
 
-/// Refusals, oldest first, each with its number.
-type Numbered = VecDeque<(u64, RefusalRecord)>;
-
 /// The refusals of the whole platform.
-#[derive(Default)]
 pub(crate) struct Refusals {
     /// The number of refusals for each reason, and last that for other reasons.
     counts: [u64; RefusalReason::ALL.len() + 1],
     /// The latest refusals, by the node that reports them and the program that they count against.
-    kept: BTreeMap<String, BTreeMap<String, Numbered>>,
-    next: u64,
-    /// The number of those that are kept.
-    held: usize,
+    latest: Latest<RefusalRecord>,
     log: LogShares,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self {
+            counts: Default::default(),
+            latest: Latest::of(REFUSALS),
+            log: LogShares::default(),
+        }
+    }
 }
 
 impl Refusals {
@@ -43,46 +45,13 @@ impl Refusals {
             let known = known.take_while(|reason| Some(reason.as_str()) != word);
             let count = &mut self.counts[known.count()];
             *count = count.saturating_add(record.count);
-            self.keep(node, record);
+            self.latest.keep(node, source(&record), record);
         }
-    }
-
-    fn keep(&mut self, node: &str, record: RefusalRecord) {
-        let programs = self.kept.entry(node.to_owned()).or_default();
-        let records = programs.entry(source(&record)).or_default();
-        records.push_back((self.next, record));
-        self.next += 1;
-        self.held += 1;
-        if self.held > REFUSALS {
-            self.forget_one();
-            self.held -= 1;
-        }
-    }
-
-    /// Forgets the oldest record of the program with the most, on the node with the most: none pushes out the records of
-    /// another that has fewer.
-    fn forget_one(&mut self) {
-        let node = self.kept.values_mut().max_by_key(|programs| {
-            let count: usize = programs.values().map(VecDeque::len).sum();
-            (count, Reverse(programs.values().filter_map(oldest).min()))
-        });
-        let Some(programs) = node else { return };
-        let program = programs
-            .values_mut()
-            .max_by_key(|records| (records.len(), Reverse(oldest(records))));
-        if let Some(records) = program {
-            records.pop_front();
-        }
-        programs.retain(|_, records| !records.is_empty());
-        self.kept.retain(|_, programs| !programs.is_empty());
     }
 
     /// The latest refusals, oldest first.
     pub(crate) fn latest(&self) -> Vec<&RefusalRecord> {
-        let programs = self.kept.values().flat_map(BTreeMap::values);
-        let mut latest: Vec<_> = programs.flatten().collect();
-        latest.sort_by_key(|(number, _)| *number);
-        latest.into_iter().map(|(_, record)| record).collect()
+        self.latest.all()
     }
 
     /// The number of all refusals.
@@ -96,11 +65,6 @@ impl Refusals {
         let words = RefusalReason::ALL.into_iter().map(RefusalReason::as_str);
         words.chain([OTHER]).zip(self.counts)
     }
-}
-
-/// The number of the oldest one.
-fn oldest(records: &Numbered) -> Option<u64> {
-    records.front().map(|(number, _)| *number)
 }
 
 /// The source that a refusal counts against: the program that reports it, which can invent all the rest.

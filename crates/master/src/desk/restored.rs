@@ -10,10 +10,15 @@ use sealbus_control::authority::CertificatePage;
 use sealbus_control::clock::timestamp;
 use sealbus_control::{Fault, UnixMillis};
 
+/// Most bytes of certificates in one part that are looked at, unless the first one is longer: each costs time, and nodes show half
+/// as many.
+const LONGEST_PART: usize = 64 * 1024;
+
 impl Desk {
     /// Takes back certificates of a process that a restored store does not know. Its node shows them, the `first` time the
     /// process's own. The process is believed if the CA certified it on this node, and each of its agents that has a valid
-    /// certificate in it. Certificates of others are passed over. Returns the agent after which the node is to go on.
+    /// certificate in it. Certificates of others are passed over, and so are those of a part that is too long, and all later ones.
+    /// Returns the agent after which the node is to go on.
     pub(crate) fn take_back_process(
         &mut self,
         node: &str,
@@ -23,7 +28,23 @@ impl Desk {
         now: UnixMillis,
     ) -> Option<String> {
         let mut agents = BTreeSet::new();
-        let decoded = shown.chains.iter();
+        let mut bytes = 0;
+        let read = shown
+            .chains
+            .iter()
+            .enumerate()
+            .take_while(|(index, chain)| {
+                bytes += chain.0.len();
+                *index == 0 || bytes <= LONGEST_PART
+            });
+        let read: Vec<_> = read.map(|(_, chain)| chain).collect();
+        let is_too_long = read.len() < shown.chains.len();
+        if is_too_long && let Some(left_out) = self.log.admit(node.to_owned()) {
+            tracing::warn!(%node, %process, left_out,
+                "shows more than {LONGEST_PART} bytes of certificates at a time: the rest is not believed");
+        }
+        let next = shown.next.filter(|_| !is_too_long);
+        let decoded = read.into_iter();
         let decoded = decoded.filter_map(|chain| CertificateChain::decode(&chain.0).ok());
         let verified: Vec<_> = decoded
             .filter_map(|chain| {
@@ -33,17 +54,17 @@ impl Desk {
             .collect();
         for (_, verified) in &verified {
             match verified.identity() {
-                Identity::Process { .. } if is_first => self.state.is_certified(process),
+                Identity::Process { .. } if is_first => self.state.is_certified(node, process),
                 Identity::Agent { name, .. } => {
                     agents.insert(name.to_string());
                 }
                 Identity::Process { .. } | Identity::Node { .. } | Identity::Authority { .. } => {}
             }
         }
-        if !self.state.certified(process, agents) {
+        if !self.state.certified(node, process, agents) {
             // If it was certified and then doubted, it is shown anew.
             if is_first {
-                self.state.has_shown_all(process);
+                self.state.has_shown_all(node, process);
             }
             return None;
         }
@@ -55,10 +76,10 @@ impl Desk {
                 tracing::error!(%process, %fault, "a certificate could not be taken back");
             }
         }
-        if shown.next.is_none() {
-            self.state.has_shown_all(process);
+        if next.is_none() {
+            self.state.has_shown_all(node, process);
         }
-        shown.next
+        next
     }
 
     /// Takes back a deny list that a node holds, because the store is an older copy.

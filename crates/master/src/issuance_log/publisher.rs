@@ -15,7 +15,7 @@ use sealbus_transparency::{
 };
 
 use super::shared;
-use super::witnesses::{Answer, OutsideWitness, Way};
+use super::witnesses::{OutsideWitness, Way, WitnessAnswer};
 use crate::desk::{Desk, DeskHandle};
 
 /// The shortest time between two checkpoints.
@@ -179,23 +179,23 @@ impl Publisher {
         let mut is_whole = true;
         for (way, answer) in ways.iter().zip(answers) {
             let name = way.to_string();
-            is_whole &= matches!(answer, Answer::Cosigned { .. });
+            is_whole &= matches!(answer, WitnessAnswer::Cosigned { .. });
             match answer {
-                Answer::Cosigned { signature, chain } => {
+                WitnessAnswer::Cosigned { signature, chain } => {
                     self.seen.insert(name.clone(), size);
                     note.add(signature);
                     chain.iter().for_each(|chain| push_pem(&mut pem, chain));
                     self.alarm(name, None).await?;
                 }
-                Answer::Seen { size: seen } => {
+                WitnessAnswer::Seen { size: seen } => {
                     self.seen.insert(name.clone(), seen);
                     if seen > size {
                         let why = format!("it cosigned {seen} entries, and the log has {size}");
                         self.alarm(name, Some(why)).await?;
                     }
                 }
-                Answer::Alarm { why } => self.alarm(name, Some(why)).await?,
-                Answer::None { why } => {
+                WitnessAnswer::Alarm { why } => self.alarm(name, Some(why)).await?,
+                WitnessAnswer::None { why } => {
                     tracing::debug!(witness = %name, %why, "the checkpoint was not cosigned");
                 }
             }
@@ -280,24 +280,24 @@ impl Publisher {
     }
 
     /// Asks a witness, again if it saw another size than the one remembered here.
-    async fn ask(&self, way: &Way, written: &WrittenLog, trust: &Trust) -> Answer {
+    async fn ask(&self, way: &Way, written: &WrittenLog, trust: &Trust) -> WitnessAnswer {
         let size = written.publication.checkpoint.size;
         let name = way.to_string();
         let mut old = self.seen.get(&name).copied().unwrap_or_default();
         for last in [false, true] {
             let request = match self.request(written, old).await {
                 Ok(request) => request,
-                Err(why) => return Answer::None { why },
+                Err(why) => return WitnessAnswer::None { why },
             };
             let answer = way
                 .ask(&self.master, &request, &written.authority, trust)
                 .await;
             match answer {
-                Answer::Seen { size: seen } if !last && seen <= size => old = seen,
+                WitnessAnswer::Seen { size: seen } if !last && seen <= size => old = seen,
                 answer => return answer,
             }
         }
-        Answer::None {
+        WitnessAnswer::None {
             why: "it saw yet another size".to_owned(),
         }
     }

@@ -38,7 +38,7 @@ pub(super) enum Way {
 }
 
 /// A witness's answer.
-pub(super) enum Answer {
+pub(super) enum WitnessAnswer {
     Cosigned {
         signature: NoteSignature,
         /// The certificates of a node.
@@ -72,12 +72,12 @@ impl Way {
         request: &AddCheckpoint,
         authority: &CertificateChain,
         trust: &Trust,
-    ) -> Answer {
+    ) -> WitnessAnswer {
         let asked = match self {
             Self::Node(node) => ask_node_of(node, master, request, authority, trust).await,
             Self::Outside(witness) => ask_outside(witness, request).await,
         };
-        asked.unwrap_or_else(|why| Answer::None { why })
+        asked.unwrap_or_else(|why| WitnessAnswer::None { why })
     }
 }
 
@@ -87,7 +87,7 @@ async fn ask_node_of(
     request: &AddCheckpoint,
     authority: &CertificateChain,
     trust: &Trust,
-) -> Result<Answer, String> {
+) -> Result<WitnessAnswer, String> {
     let mut encoded = Vec::new();
     authority.encode(&mut encoded);
     let asking = ask_node::Cosign {
@@ -96,8 +96,8 @@ async fn ask_node_of(
     };
     let answer = master.ask(node, asking, PATIENCE).await;
     let (signature, chain) = match answer.map_err(|fault| fault.to_string())? {
-        Cosigning::Seen { size } => return Ok(Answer::Seen { size }),
-        Cosigning::Alarm { why } => return Ok(Answer::Alarm { why }),
+        Cosigning::Seen { size } => return Ok(WitnessAnswer::Seen { size }),
+        Cosigning::Alarm { why } => return Ok(WitnessAnswer::Alarm { why }),
         Cosigning::Cosigned { signature, chain } => (signature, chain),
     };
     let chain = CertificateChain::decode(&chain.0).map_err(|error| error.to_string())?;
@@ -113,10 +113,13 @@ async fn ask_node_of(
     let key = key.map_err(|error| error.to_string())?;
     let signature = checked(&request.note, &signature, &key)?;
     let chain = Some(chain);
-    Ok(Answer::Cosigned { signature, chain })
+    Ok(WitnessAnswer::Cosigned { signature, chain })
 }
 
-async fn ask_outside(witness: &OutsideWitness, request: &AddCheckpoint) -> Result<Answer, String> {
+async fn ask_outside(
+    witness: &OutsideWitness,
+    request: &AddCheckpoint,
+) -> Result<WitnessAnswer, String> {
     let url = format!("http://{}{}/add-checkpoint", witness.host, witness.path);
     let post = Request::post(url).body(request.to_string());
     let post = post.map_err(|error| error.to_string())?;
@@ -132,14 +135,14 @@ async fn ask_outside(witness: &OutsideWitness, request: &AddCheckpoint) -> Resul
                 .next()
                 .ok_or("its answer has no signature of its key")?;
             let chain = None;
-            Ok(Answer::Cosigned { signature, chain })
+            Ok(WitnessAnswer::Cosigned { signature, chain })
         }
         409 => {
             let size = text.trim_end_matches('\n').parse();
             let size = size.map_err(|_| "it did not say which size it saw last")?;
-            Ok(Answer::Seen { size })
+            Ok(WitnessAnswer::Seen { size })
         }
-        422 => Ok(Answer::Alarm {
+        422 => Ok(WitnessAnswer::Alarm {
             why: "it does not accept that the log continues what it saw before".to_owned(),
         }),
         status => Err(format!("it answered {status}")),

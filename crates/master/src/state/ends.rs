@@ -6,7 +6,7 @@ use sealbus_seal::denylist::Reason;
 
 use super::bars::REVOKED;
 use super::{About, MasterState, unknown};
-use crate::registry::{Group, Life, Origin, Process};
+use crate::registry::{Group, GroupOrigin, Life, Process};
 use sealbus_control::node::{Exit, NodeRequest};
 use sealbus_control::text::excerpt;
 use sealbus_control::{Fault, FaultCode, UnixMillis};
@@ -118,7 +118,7 @@ impl MasterState {
         let Some(group) = self.groups.get_mut(&name) else {
             return Err(unknown("agent", agent));
         };
-        if group.origin == Origin::System {
+        if group.origin == GroupOrigin::System {
             let message = format!("{agent} is part of the platform");
             return Err(Fault::new(FaultCode::NotPermitted, message)
                 .advise("to end the platform, end the Master"));
@@ -179,7 +179,7 @@ impl MasterState {
         let agents: Vec<String> = self
             .groups
             .values()
-            .filter(|group| group.origin != Origin::System)
+            .filter(|group| group.origin != GroupOrigin::System)
             .filter_map(|group| group.agents.first().cloned())
             .collect();
         for agent in agents {
@@ -199,7 +199,7 @@ impl MasterState {
     /// Forgets a program that the manifest does not name any more. A process that still runs is ended.
     pub(crate) fn forget_program(&mut self, name: &str) {
         let group = self.groups.get(name);
-        if group.is_some_and(|group| group.origin != Origin::System) {
+        if group.is_some_and(|group| group.origin != GroupOrigin::System) {
             self.forget(name);
         }
     }

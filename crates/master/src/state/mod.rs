@@ -20,7 +20,7 @@ use sealbus_seal::denylist::Reason;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use crate::registry::{Group, Life, Node, Origin, Process};
+use crate::registry::{Group, GroupOrigin, Life, Node, Process};
 use sealbus_control::admin::NodeState;
 use sealbus_control::directory::Directory;
 use sealbus_control::node::NodeRequest;
@@ -434,7 +434,7 @@ impl MasterState {
         }
         for process in group.processes() {
             self.drop_process(&process.id);
-            if group.origin == Origin::System {
+            if group.origin == GroupOrigin::System {
                 // The name stays with the Master's process.
                 self.revoke(&process.id, Reason::Superseded);
             } else {

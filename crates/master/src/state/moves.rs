@@ -5,8 +5,8 @@ use std::time::Duration;
 use sealbus_seal::denylist::Reason;
 
 use super::{About, Effect, MasterState, unknown};
-use crate::placement::{Wish, place};
-use crate::registry::{Group, Move, Origin, Process};
+use crate::placement::{PlacementWish, place};
+use crate::registry::{Group, GroupOrigin, Move, Process};
 use sealbus_control::node::{Exit, Inheritance, NodeAnswer, NodeRequest};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 
@@ -36,12 +36,12 @@ impl MasterState {
             .get(&name)
             .ok_or_else(|| unknown("agent", agent))?;
         match group.origin {
-            Origin::System => return Err(refuse(format!("{agent} is part of the platform"))),
-            Origin::Ticket => {
+            GroupOrigin::System => return Err(refuse(format!("{agent} is part of the platform"))),
+            GroupOrigin::Ticket => {
                 return Err(refuse(format!("{agent} came with a ticket"))
                     .advise("the platform did not start it and cannot start it elsewhere"));
             }
-            Origin::Program { .. } => {}
+            GroupOrigin::Program { .. } => {}
         }
         if group.moving.is_some() {
             return Err(refuse(format!("{agent} is moving already")));
@@ -69,7 +69,7 @@ impl MasterState {
                 process.node
             )));
         }
-        let wish = Wish {
+        let wish = PlacementWish {
             pin: Some(node),
             forbid: &group.forbid,
             isolation: group.origin.isolation(),

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{MasterState, unknown};
-use crate::placement::Candidate;
-use crate::registry::{Group, Node, Origin};
+use crate::placement::CandidateNode;
+use crate::registry::{Group, GroupOrigin, Node};
 use sealbus_control::admin::NodeState;
 use sealbus_control::directory::Standing;
 use sealbus_control::names::MASTER_NODE;
@@ -298,13 +298,14 @@ impl MasterState {
         self.place_waiting(now);
     }
 
-    /// Notes that a node is about to leave. Nothing more is placed on it.
-    pub fn leaving(&mut self, name: &str) {
-        if let Some(node) = self.nodes.change().get_mut(name)
-            && node.state == NodeState::Alive
-        {
-            node.state = NodeState::Leaving;
-            tracing::info!(node = name, "is leaving; its agents are placed elsewhere");
+    /// Notes that a node is about to leave. Nothing more is placed on it. Returns whether that is new.
+    pub fn leaving(&mut self, name: &str) -> bool {
+        match self.nodes.change().get_mut(name) {
+            Some(node) if node.state == NodeState::Alive => {
+                node.state = NodeState::Leaving;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -377,7 +378,7 @@ impl MasterState {
     /// The processes placed on a node.
     pub fn placed_on(&self, node: &str) -> Vec<String> {
         self.groups_on(node)
-            .filter(|group| group.origin != Origin::System)
+            .filter(|group| group.origin != GroupOrigin::System)
             .flat_map(Group::processes)
             .filter(|process| process.node == node)
             .map(|process| process.id.clone())
@@ -385,11 +386,11 @@ impl MasterState {
     }
 
     /// The nodes that can take processes.
-    pub(super) fn candidates(&self) -> Vec<Candidate<'_>> {
+    pub(super) fn candidates(&self) -> Vec<CandidateNode<'_>> {
         let alive = self.nodes.iter();
         let alive = alive.filter(|(_, node)| node.state == NodeState::Alive);
         alive
-            .map(|(name, node)| Candidate {
+            .map(|(name, node)| CandidateNode {
                 name,
                 agents: self.loads.on(name),
                 processors: node.description.processors,

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use sealbus_seal::token::SecretHash;
 
 use super::{About, MasterState, unknown};
-use crate::placement::{Wish, place};
-use crate::registry::{Group, Life, Origin, Process};
+use crate::placement::{PlacementWish, place};
+use crate::registry::{Group, GroupOrigin, Life, Process};
 use sealbus_control::admin::NodeState;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::node::NodeRequest;
@@ -14,7 +14,7 @@ use sealbus_control::{EndedProcess, Fault, FaultCode, UnixMillis};
 use sealbus_manifest::{AgentEntry, RestartPolicy};
 
 impl Group {
-    pub(super) fn new(agents: Vec<String>, origin: Origin) -> Self {
+    pub(super) fn new(agents: Vec<String>, origin: GroupOrigin) -> Self {
         Self {
             agents,
             origin,
@@ -44,7 +44,7 @@ impl Group {
     /// Whether it waits for a program that comes with a ticket.
     fn is_unused_ticket(&self) -> bool {
         let waits = |process: &Process| process.address.is_none();
-        self.origin == Origin::Ticket && self.process.as_ref().is_some_and(waits)
+        self.origin == GroupOrigin::Ticket && self.process.as_ref().is_some_and(waits)
     }
 
     /// Whether an agent of a ticket, though not the one that it names first, has ended while its process goes on.
@@ -55,7 +55,7 @@ impl Group {
             .as_ref()
             .and_then(|process| process.agents.get(agent));
         let has_ended = matches!(life, Some(Life::Ended | Life::Failed { .. }));
-        self.origin == Origin::Ticket && !is_first && has_ended
+        self.origin == GroupOrigin::Ticket && !is_first && has_ended
     }
 
     pub(super) fn place(&mut self, process: Process) {
@@ -75,7 +75,7 @@ impl MasterState {
         let mut groups = Vec::new();
         for entry in entries {
             for (name, agents) in entry.processes() {
-                let origin = Origin::Program {
+                let origin = GroupOrigin::Program {
                     command: entry.command.clone(),
                     directory: entry.directory.clone(),
                     environment: entry.environment.clone(),
@@ -143,13 +143,13 @@ impl MasterState {
             return Err(unknown("agent", agent));
         };
         match group.origin {
-            Origin::Program { .. } => {}
-            Origin::Ticket => {
+            GroupOrigin::Program { .. } => {}
+            GroupOrigin::Ticket => {
                 let message =
                     format!("{agent} came with a ticket, so the platform cannot start it");
                 return refused(message, "make another ticket: sealbus ticket");
             }
-            Origin::System => {
+            GroupOrigin::System => {
                 let message = format!("{agent} is part of the platform");
                 return refused(message, "it runs as long as the Master");
             }
@@ -174,7 +174,7 @@ impl MasterState {
             let Some(owner) = self.groups.get(name).filter(|owner| owner.wanted) else {
                 return false;
             };
-            let is_program = matches!(owner.origin, Origin::Program { .. });
+            let is_program = matches!(owner.origin, GroupOrigin::Program { .. });
             let is_itself = is_program && name == group;
             !is_itself && !ending.contains(name) && !owner.is_unused_ticket()
         };
@@ -211,13 +211,13 @@ impl MasterState {
             .filter(|group| {
                 self.groups
                     .get(group)
-                    .is_some_and(|group| group.origin == Origin::System)
+                    .is_some_and(|group| group.origin == GroupOrigin::System)
             })
             .collect();
         for group in former {
             self.forget(&group);
         }
-        let mut group = Group::new(agents, Origin::System);
+        let mut group = Group::new(agents, GroupOrigin::System);
         let mut process = Process::placed(id.clone(), MASTER_NODE, &group.agents, now);
         process.pid = pid;
         group.place(process);
@@ -246,7 +246,7 @@ impl MasterState {
     /// Gives up the processes of the Master that led before, on another machine: their certificates are revoked, and all
     /// others hear that they ended. A Master that still believes that it leads is thereby cut off.
     pub(crate) fn supersede_master(&mut self) {
-        let is_system = |(_, group): &(&String, &Group)| group.origin == Origin::System;
+        let is_system = |(_, group): &(&String, &Group)| group.origin == GroupOrigin::System;
         let groups: Vec<_> = self.groups.iter().filter(is_system).collect();
         let names: Vec<_> = groups.iter().map(|(name, _)| (*name).clone()).collect();
         let processes: Vec<_> = groups
@@ -322,10 +322,10 @@ impl MasterState {
         let attachment = |node: &str| self.nodes.get(node).and_then(|node| node.attachment);
         let mut candidates = self.candidates();
         candidates.retain(|node| attachment(node.name).is_some());
-        let wish = Wish {
+        let wish = PlacementWish {
             pin: wish,
             forbid: &[],
-            isolation: Origin::Ticket.isolation(),
+            isolation: GroupOrigin::Ticket.isolation(),
         };
         let node = place(&candidates, wish)
             .map_err(|error| Fault::new(FaultCode::NoNode, format!("{agent}: {error}")))?;
@@ -383,7 +383,7 @@ impl MasterState {
         for (name, agent) in parted {
             self.part(&name, &agent);
         }
-        let mut group = Group::new(agents, Origin::Ticket);
+        let mut group = Group::new(agents, GroupOrigin::Ticket);
         group.place(Process::placed(id.clone(), node, &group.agents, now));
         self.index(agent, &group);
         self.groups.insert(agent.to_owned(), group);

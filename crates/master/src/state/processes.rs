@@ -7,8 +7,8 @@ use std::time::Duration;
 use sealbus_seal::denylist::Reason;
 
 use super::{About, Effect, MasterState};
-use crate::placement::{Candidate, Wish, place};
-use crate::registry::{Group, Life, Origin, Process};
+use crate::placement::{CandidateNode, PlacementWish, place};
+use crate::registry::{Group, GroupOrigin, Life, Process};
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::node::{ChannelListing, Exit, Inheritance, Launch, NodeAnswer, NodeRequest};
 use sealbus_control::{AgentState, EndedProcess, Fault, UnixMillis};
@@ -25,7 +25,7 @@ impl MasterState {
     ) -> Option<Launch> {
         let group = self.groups.get(name)?;
         let (command, directory, environment, confinement) = match &group.origin {
-            Origin::Program {
+            GroupOrigin::Program {
                 command,
                 directory,
                 environment,
@@ -36,7 +36,7 @@ impl MasterState {
                 environment.clone(),
                 confinement.as_ref().clone(),
             ),
-            Origin::Ticket | Origin::System => Default::default(),
+            GroupOrigin::Ticket | GroupOrigin::System => Default::default(),
         };
         Some(Launch {
             process: process.to_owned(),
@@ -83,7 +83,7 @@ impl MasterState {
         });
         let nodes: Vec<_> = nodes.collect();
         let candidates = nodes.iter();
-        let candidates = candidates.map(|(name, (agents, processors, isolation))| Candidate {
+        let candidates = candidates.map(|(name, (agents, processors, isolation))| CandidateNode {
             name,
             agents: *agents,
             processors: *processors,
@@ -95,11 +95,11 @@ impl MasterState {
         }
     }
 
-    fn place_group(&mut self, name: &str, candidates: &mut [Candidate<'_>], now: UnixMillis) {
+    fn place_group(&mut self, name: &str, candidates: &mut [CandidateNode<'_>], now: UnixMillis) {
         let Some(group) = self.groups.get(name) else {
             return;
         };
-        let wish = Wish {
+        let wish = PlacementWish {
             pin: group.pin.as_deref(),
             forbid: &group.forbid,
             isolation: group.origin.isolation(),
@@ -175,13 +175,13 @@ impl MasterState {
         let Some(process) = group.process.clone() else {
             return;
         };
-        if group.origin == Origin::System {
+        if group.origin == GroupOrigin::System {
             return;
         }
         if process.stop_by.is_some() || !group.wanted {
             let left = process.stop_by.unwrap_or(now).saturating_sub(now);
             self.stop_process(&process, Duration::from_millis(left), "it was told to stop");
-        } else if process.pid.is_none() && group.origin != Origin::Ticket {
+        } else if process.pid.is_none() && group.origin != GroupOrigin::Ticket {
             self.ask_to_start(name, &process.node, &process.id, None);
         }
     }
@@ -247,7 +247,7 @@ impl MasterState {
             return;
         }
         let came = match self.groups.get(&name).map(|group| &group.origin) {
-            Some(Origin::Ticket) => format!("came to {node} with its ticket"),
+            Some(GroupOrigin::Ticket) => format!("came to {node} with its ticket"),
             _ => format!("started by {node}"),
         };
         let what = match pid {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use super::{About, MasterState, RESTORED_ROW};
-use crate::registry::{Group, Life, Origin, Process};
+use crate::registry::{Group, GroupOrigin, Life, Process};
 use sealbus_control::node::{Exit, NodeRequest, RunningProcess};
 use sealbus_control::{NodeDescription, UnixMillis};
 
@@ -25,12 +25,17 @@ pub(super) struct Restored {
     since: UnixMillis,
     /// The processes that run on each node that was heard.
     running: BTreeMap<String, HashSet<String>>,
-    /// Processes that the backup does not know, with their nodes.
-    strangers: BTreeMap<String, (String, RunningProcess)>,
-    /// The agents of each of these that the CA had certified, and that are not denied.
-    proven: BTreeMap<String, BTreeSet<String>>,
-    /// The same, as far as it is known, while a node has not shown all certificates of a process yet.
-    proving: BTreeMap<String, BTreeSet<String>>,
+    /// Processes that the backup does not know, by their nodes: no node says what runs on another one.
+    strangers: BTreeMap<String, BTreeMap<String, Stranger>>,
+}
+
+/// A process that the backup does not know.
+struct Stranger {
+    found: RunningProcess,
+    /// Its agents that the CA had certified, and that are not denied.
+    proven: Option<BTreeSet<String>>,
+    /// The same, as far as it is known, while its node has not shown all its certificates yet.
+    proving: Option<BTreeSet<String>>,
 }
 
 impl Restored {
@@ -39,8 +44,6 @@ impl Restored {
             since: now,
             running: BTreeMap::new(),
             strangers: BTreeMap::new(),
-            proven: BTreeMap::new(),
-            proving: BTreeMap::new(),
         }
     }
 
@@ -67,31 +70,38 @@ impl MasterState {
 
     /// Notes the processes of a node. Returns false if the state was not restored, or if the listening is over.
     pub(super) fn note_running(&mut self, node: &str, running: &[RunningProcess]) -> bool {
-        let mut asked = Vec::new();
-        let known: Vec<bool> = running
-            .iter()
-            .map(|found| {
-                let ours = self.process(&found.process);
-                ours.is_some_and(|(_, process)| process.node == node)
-            })
-            .collect();
+        let is_known = |found: &&RunningProcess| {
+            let ours = self.process(&found.process);
+            ours.is_some_and(|(_, process)| process.node == node)
+        };
+        let unknown: Vec<_> = running.iter().filter(|found| !is_known(found)).collect();
         let Some(restored) = &mut self.restored else {
             return false;
         };
-        restored.strangers.retain(|_, (its, _)| its != node);
-        for (found, is_known) in running.iter().zip(known) {
-            if !is_known {
-                let stranger = (node.to_owned(), found.clone());
-                restored.strangers.insert(found.process.clone(), stranger);
-                asked.push(found.process.clone());
-            }
-        }
+        let mut former = restored.strangers.remove(node).unwrap_or_default();
+        let strangers = unknown.iter().map(|found| {
+            let former = former.remove(&found.process);
+            let (proven, proving) = former.map(|it| (it.proven, it.proving)).unwrap_or_default();
+            let stranger = Stranger {
+                found: (*found).clone(),
+                proven,
+                proving,
+            };
+            (found.process.clone(), stranger)
+        });
+        let strangers = strangers.collect();
+        restored.strangers.insert(node.to_owned(), strangers);
         let all = running.iter().map(|found| found.process.clone()).collect();
         restored.running.insert(node.to_owned(), all);
-        for process in asked {
-            self.ask_for_certificates(node, process);
+        for found in unknown {
+            self.ask_for_certificates(node, found.process.clone());
         }
         true
+    }
+
+    fn stranger(&mut self, node: &str, process: &str) -> Option<&mut Stranger> {
+        let restored = self.restored.as_mut()?;
+        restored.strangers.get_mut(node)?.get_mut(process)
     }
 
     fn ask_for_certificates(&mut self, node: &str, process: String) {
@@ -108,40 +118,36 @@ impl MasterState {
         let Some(restored) = &mut self.restored else {
             return;
         };
-        restored.proven.clear();
-        restored.proving.clear();
-        let strangers = restored.strangers.iter();
-        let strangers: Vec<_> = strangers
-            .map(|(process, (node, _))| (node.clone(), process.clone()))
-            .collect();
-        for (node, process) in strangers {
+        let mut doubted = Vec::new();
+        for (node, strangers) in &mut restored.strangers {
+            for (process, stranger) in strangers {
+                (stranger.proven, stranger.proving) = (None, None);
+                doubted.push((node.clone(), process.clone()));
+            }
+        }
+        for (node, process) in doubted {
             self.ask_for_certificates(&node, process);
         }
     }
 
     /// Notes that a process that the backup does not know was certified, as its node begins to show.
-    pub fn is_certified(&mut self, process: &str) {
-        if let Some(restored) = &mut self.restored
-            && restored.strangers.contains_key(process)
-        {
-            restored.proving.insert(process.to_owned(), BTreeSet::new());
+    pub fn is_certified(&mut self, node: &str, process: &str) {
+        if let Some(stranger) = self.stranger(node, process) {
+            stranger.proving = Some(BTreeSet::new());
         }
     }
 
     /// Notes further agents of such a process that were certified, too. Returns whether the node need go on.
-    pub fn certified(&mut self, process: &str, agents: BTreeSet<String>) -> bool {
-        let restored = self.restored.as_mut();
-        let proving = restored.and_then(|restored| restored.proving.get_mut(process));
+    pub fn certified(&mut self, node: &str, process: &str, agents: BTreeSet<String>) -> bool {
+        let stranger = self.stranger(node, process);
+        let proving = stranger.and_then(|stranger| stranger.proving.as_mut());
         proving.map(|proving| proving.extend(agents)).is_some()
     }
 
     /// Notes that the node has shown all certificates of a process.
-    pub(crate) fn has_shown_all(&mut self, process: &str) {
-        if let Some(restored) = &mut self.restored
-            && restored.strangers.contains_key(process)
-        {
-            let agents = restored.proving.remove(process).unwrap_or_default();
-            restored.proven.insert(process.to_owned(), agents);
+    pub(crate) fn has_shown_all(&mut self, node: &str, process: &str) {
+        if let Some(stranger) = self.stranger(node, process) {
+            stranger.proven = Some(stranger.proving.take().unwrap_or_default());
         }
     }
 
@@ -186,13 +192,12 @@ impl MasterState {
         let is_missing = |name: &String| !restored.running.contains_key(name);
         let missing = self.nodes.iter().filter(|(_, node)| !node.state.is_gone());
         // A manifest that is put in force may yet bring the agents of a process.
-        let is_clear = |(process, (_, found)): (&String, &(String, RunningProcess))| {
+        let is_clear = |Stranger { found, proven, .. }: &Stranger| {
             let is_known = |(agent, _): &(String, _)| self.agents.contains_key(agent);
-            restored.proven.contains_key(process)
-                && (found.pid.is_none() || found.agents.iter().all(is_known))
+            proven.is_some() && (found.pid.is_none() || found.agents.iter().all(is_known))
         };
-        let is_complete = !missing.map(|(name, _)| name).any(is_missing)
-            && restored.strangers.iter().all(is_clear);
+        let mut strangers = restored.strangers.values().flat_map(BTreeMap::values);
+        let is_complete = !missing.map(|(name, _)| name).any(is_missing) && strangers.all(is_clear);
         let least = restored.since + LEAST.as_millis() as UnixMillis;
         if now < least || !is_complete && now < restored.until() {
             return;
@@ -203,32 +208,35 @@ impl MasterState {
             return;
         };
         self.rows.put_bytes(RESTORED_ROW.to_owned(), HEARD.to_vec());
-        let adopted = restored
-            .strangers
-            .into_iter()
-            .map(|(process, (node, found))| {
-                let proven = restored.proven.get(&process);
-                let is_adopted = proven.is_some_and(|agents| {
-                    self.adopt_running(&node, &found, agents, &restored.running, now)
-                });
+        let Restored {
+            running: all,
+            strangers,
+            ..
+        } = restored;
+        let mut adopted = 0;
+        for (node, strangers) in &strangers {
+            for Stranger { found, proven, .. } in strangers.values() {
+                let proven = proven.as_ref();
+                let is_adopted =
+                    proven.is_some_and(|agents| self.adopt_running(node, found, agents, &all, now));
+                adopted += usize::from(is_adopted);
                 if !is_adopted {
                     let stop = NodeRequest::Stop {
-                        process,
+                        process: found.process.clone(),
                         grace: 0,
                         reason: "the restored Master does not know it".to_owned(),
                     };
-                    self.ask(&node, stop, About::Nothing);
+                    self.ask(node, stop, About::Nothing);
                 }
-                usize::from(is_adopted)
-            })
-            .sum::<usize>();
-        for (node, running) in &restored.running {
+            }
+        }
+        for (node, running) in &all {
             self.miss(node, |process| running.contains(process), now);
         }
         tracing::warn!(
             warning = "restored",
             adopted,
-            nodes = restored.running.len(),
+            nodes = all.len(),
             "the platform goes on from its backup"
         );
         self.place_waiting(now);
@@ -263,7 +271,7 @@ impl MasterState {
         let name = match self.agents.get(first) {
             Some(name) => name.clone(),
             None if found.pid.is_none() && found.agents.len() == 1 && !self.is_member(first) => {
-                let group = Group::new(vec![first.clone()], Origin::Ticket);
+                let group = Group::new(vec![first.clone()], GroupOrigin::Ticket);
                 self.index(first, &group);
                 self.groups.insert(first.clone(), group);
                 first.clone()
@@ -279,7 +287,7 @@ impl MasterState {
             let there = running.get(&process.node);
             there.is_some_and(|there| there.contains(&process.id))
         };
-        let is_free = group.origin != Origin::System && !group.processes().any(runs);
+        let is_free = group.origin != GroupOrigin::System && !group.processes().any(runs);
         if !is_free || !found.agents.iter().all(is_its) {
             return false;
         }

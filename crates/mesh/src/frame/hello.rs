@@ -5,7 +5,7 @@ use std::str;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::Token;
+use super::RandomId;
 
 /// The first frame each side sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,11 +17,11 @@ pub struct Hello<'a> {
     /// Acceptor: whether the session continues, rather than being a new one.
     pub resumed: bool,
     /// A new one is made each time the process starts.
-    pub incarnation: Token,
+    pub incarnation: RandomId,
     /// Dialler: the session that it is in, or zeros. Acceptor: the session that holds from now on.
-    pub session: Token,
+    pub session: RandomId,
     /// The last session with this peer that was given up, or zeros.
-    pub given_up: Token,
+    pub given_up: RandomId,
     /// Counted frames received in the session.
     pub received: u64,
     /// From the dialler: the number of this connection between the two processes. A later connection replaces an
@@ -42,9 +42,9 @@ struct HelloStart {
     version: U16,
     level: u8,
     resumed: u8,
-    incarnation: Token,
-    session: Token,
-    given_up: Token,
+    incarnation: RandomId,
+    session: RandomId,
+    given_up: RandomId,
     received: U64,
     connection: U64,
     largest_message: U32,

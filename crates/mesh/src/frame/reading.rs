@@ -8,7 +8,7 @@ use zerocopy::FromBytes;
 
 use super::{
     FLAG_MORE, FLAG_SIGNED, Frame, FrameError, GoodbyeReason, HEADER_LENGTH, Header, Hello, Kind,
-    Messages, SignedMessages, Why,
+    RowMessages, SignedMessages, Why,
 };
 
 /// A frame that was read.
@@ -74,7 +74,7 @@ fn decode(kind: Kind, flags: u8, body: &[u8]) -> Option<Frame<'_>> {
             Frame::Row {
                 sender,
                 target,
-                messages: Messages::decode(messages)?,
+                messages: RowMessages::decode(messages)?,
             }
         }
         Kind::Begin => {

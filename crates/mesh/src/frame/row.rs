@@ -20,13 +20,13 @@ const MOST_REPEATED: usize = 256 * LONGEST_ROW;
 
 /// The messages of a row, which begin with the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Messages<'a> {
+pub struct RowMessages<'a> {
     first: &'a [u8],
     beginning: usize,
     others: &'a [u8],
 }
 
-impl<'a> Messages<'a> {
+impl<'a> RowMessages<'a> {
     /// Reads the messages, which are as many as the bytes have room for. `None`: the bytes are malformed, or stand for more
     /// than a writer puts into a row.
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
@@ -338,12 +338,12 @@ mod tests {
 
     #[test]
     fn few_bytes_do_not_become_many() {
-        assert!(Messages::decode(&same(32 << 10, 15_000)).is_none());
-        assert!(Messages::decode(&same(0, LONGEST_ROW / 2)).is_some());
-        assert!(Messages::decode(&same(0, LONGEST_ROW / 2 + 1)).is_none());
+        assert!(RowMessages::decode(&same(32 << 10, 15_000)).is_none());
+        assert!(RowMessages::decode(&same(0, LONGEST_ROW / 2)).is_some());
+        assert!(RowMessages::decode(&same(0, LONGEST_ROW / 2 + 1)).is_none());
         let most = MOST_REPEATED / 4096 - 1;
-        assert!(Messages::decode(&same(4096, most)).is_some());
-        assert!(Messages::decode(&same(4096, most + 1)).is_none());
+        assert!(RowMessages::decode(&same(4096, most)).is_some());
+        assert!(RowMessages::decode(&same(4096, most + 1)).is_none());
     }
 
     #[test]
@@ -382,7 +382,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_messages_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            if let Some(messages) = Messages::decode(&bytes) {
+            if let Some(messages) = RowMessages::decode(&bytes) {
                 let mut again = Vec::new();
                 messages.encode(&mut again);
                 prop_assert!(messages.to_bytes().count() > 0);

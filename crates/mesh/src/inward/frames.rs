@@ -1,11 +1,13 @@
 //! Frames for the bus of this process. Their writers are checked here, and their contents by the bus.
 
 use bytes::Bytes;
-use sealbus_bus::{ArrivedFrame, FrameCredit, FrameWriter, Provenance, Refused, RefusedFrame};
+use sealbus_bus::{
+    ArrivedFrame, ExplainedRefusal, FrameCredit, FrameWriter, Provenance, RefusedFrame,
+};
 use sealbus_proof::Evidence;
 
 use super::Inward;
-use super::line::Origin;
+use super::line::WriterOrRefusal;
 use super::messages::give_back;
 use super::senders::never_bound;
 use super::targets::{OpenTarget, Whom};
@@ -40,7 +42,7 @@ impl Inward {
         sender: u32,
         target: u32,
         payload: Bytes,
-        origin: Origin,
+        origin: WriterOrRefusal,
     ) {
         let Some(Some(slot)) = self.targets.get(target as usize) else {
             return;
@@ -100,7 +102,11 @@ impl Inward {
 
     /// The writer of a frame, as the connection proved it. `proved`: the writer's evidence, or why its proof was
     /// refused.
-    pub(super) fn origin(&self, sender: u32, proved: Result<Option<Evidence>, Refused>) -> Origin {
+    pub(super) fn origin(
+        &self,
+        sender: u32,
+        proved: Result<Option<Evidence>, ExplainedRefusal>,
+    ) -> WriterOrRefusal {
         if sender == PROCESS_SENDER {
             return Ok(self.peer_writer.clone());
         }
@@ -121,7 +127,7 @@ impl Inward {
     }
 
     /// Notes a frame whose writer is not believed.
-    fn note_frame(&self, sender: u32, refused: &Refused) {
+    fn note_frame(&self, sender: u32, refused: &ExplainedRefusal) {
         let sender = self.senders.get(sender as usize).and_then(Option::as_ref);
         let proved = match sender.and_then(|sender| sender.provenance.certified()) {
             Some(verified) => verified.identity().to_string(),

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_bus::{FrameWriter, Refused};
+use sealbus_bus::{ExplainedRefusal, FrameWriter};
 
 /// The writer of a frame with its proof, or why the frame is refused.
-pub(super) type Origin = Result<Arc<FrameWriter>, Refused>;
+pub(super) type WriterOrRefusal = Result<Arc<FrameWriter>, ExplainedRefusal>;
 
 /// A frame for the bus that waits: for its proof, or for a frame before it.
 pub(super) struct HeldFrame {
@@ -15,7 +15,7 @@ pub(super) struct HeldFrame {
     pub(super) target: u32,
     pub(super) payload: Bytes,
     /// Its writer, or why it is refused; `None` until its proof has come.
-    pub(super) origin: Option<Origin>,
+    pub(super) origin: Option<WriterOrRefusal>,
 }
 
 /// The frames for the bus that wait, in the order in which they came: the bus takes them in this order, whoever wrote
@@ -38,7 +38,7 @@ impl FrameLine {
         self.first + self.frames.len() as u64 - 1
     }
 
-    pub(super) fn settle(&mut self, number: u64, origin: Origin) {
+    pub(super) fn settle(&mut self, number: u64, origin: WriterOrRefusal) {
         let place = number.checked_sub(self.first);
         let place = place.and_then(|place| usize::try_from(place).ok());
         if let Some(frame) = place.and_then(|place| self.frames.get_mut(place)) {

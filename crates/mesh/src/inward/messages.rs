@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sealbus_bus::{
-    Bus, Closed, GATEWAY, NotOpened, Permit, Provenance, ReceivedMessage, RefusalReason, Refused,
-    check_sender,
+    Bus, Closed, ExplainedRefusal, GATEWAY, NotOpened, Permit, Provenance, ReceivedMessage,
+    RefusalReason, check_sender,
 };
 use sealbus_fipa::AclMessageRef;
 use sealbus_fipa::bitefficient::{EncodedMessage, Likeness};
@@ -210,7 +210,7 @@ impl Inward {
         target_handle: u32,
         payload: Bytes,
         same: [&[u8]; 2],
-        proved: Result<Option<Evidence>, Refused>,
+        proved: Result<Option<Evidence>, ExplainedRefusal>,
     ) {
         let Some(Some(target)) = self.targets.get_mut(target_handle as usize) else {
             return;
@@ -291,7 +291,7 @@ impl Inward {
                     self.row.accept(message, provenance, sender_handle);
                     return;
                 }
-                Ok(Some(_)) if matches!(provenance, Provenance::Proved(_)) => Refused {
+                Ok(Some(_)) if matches!(provenance, Provenance::Proved(_)) => ExplainedRefusal {
                     reason: RefusalReason::NotProved,
                     explanation: "it is sealed, and its author did not sign it".to_owned(),
                 },
@@ -309,7 +309,7 @@ impl Inward {
                 Err(NotOpened::Refused(refused)) => refused,
             },
         };
-        let Refused {
+        let ExplainedRefusal {
             reason,
             explanation,
         } = refused;
@@ -408,7 +408,7 @@ fn judge(
     message: &AclMessageRef<'_>,
     known: Option<Arc<str>>,
     permit: &mut Permit,
-) -> Result<(Provenance, Option<Arc<str>>), Refused> {
+) -> Result<(Provenance, Option<Arc<str>>), ExplainedRefusal> {
     sender.check()?;
     let (provenance, named) = match known {
         Some(known) => (sender.provenance.clone(), Some(known)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sealbus_bus::{FrameOrigin, FrameWriter, Provenance, RefusalReason, Refused};
+use sealbus_bus::{ExplainedRefusal, FrameOrigin, FrameWriter, Provenance, RefusalReason};
 use sealbus_seal::binding::Binding;
 use sealbus_seal::{Identity, Timestamp};
 
@@ -48,10 +48,10 @@ impl Sender {
     }
 
     /// Whether anything is taken from it.
-    pub(super) fn check(&self) -> Result<(), Refused> {
+    pub(super) fn check(&self) -> Result<(), ExplainedRefusal> {
         match self.refused {
             None => Ok(()),
-            Some(reason) => Err(Refused {
+            Some(reason) => Err(ExplainedRefusal {
                 reason,
                 explanation: format!(
                     "the certificate of {} is not accepted ({reason})",
@@ -108,7 +108,7 @@ impl Inward {
                 let provenance = Provenance::Proved(verified);
                 *slot = Some(Sender::new(&self.peer, name, provenance, Some(unproved)));
             }
-            Err(Refused {
+            Err(ExplainedRefusal {
                 reason,
                 explanation,
             }) => {
@@ -191,8 +191,8 @@ impl Inward {
     }
 }
 
-pub(super) fn never_bound() -> Refused {
-    Refused {
+pub(super) fn never_bound() -> ExplainedRefusal {
+    ExplainedRefusal {
         reason: RefusalReason::NotProved,
         explanation: "its sender was never bound to this connection".to_owned(),
     }

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use sealbus_bus::{Moment, RefusalReason, Refused};
-use sealbus_proof::{Author, Delegation, NotProved, Verifier};
+use sealbus_bus::{ExplainedRefusal, Moment, RefusalReason};
+use sealbus_proof::{Author, BatchKeyDelegation, NotProved, Verifier};
 use sealbus_seal::{
     CertificateChain, Fingerprint, Serial, Timestamp, Trust, VerifiedIdentity, VerifyError,
 };
@@ -23,7 +23,7 @@ struct Shown {
     /// The author, once the whole chain was checked, not only the leaf: others may get it.
     author: Option<Author>,
     /// A delegation to a batch key, found true.
-    delegation: Option<Delegation>,
+    delegation: Option<BatchKeyDelegation>,
 }
 
 /// The facts about one sender for checking signatures.
@@ -94,7 +94,7 @@ impl Unproved {
     pub(super) fn delegated(
         &mut self,
         serial: Serial,
-        delegation: Delegation,
+        delegation: BatchKeyDelegation,
         verifier: &mut Verifier,
     ) -> Result<(), NotProved> {
         let shown = self.shown.iter_mut().find(|shown| shown.serial == serial);
@@ -116,14 +116,14 @@ impl Unproved {
         serial: Serial,
         trust: Option<&Trust>,
         now: Timestamp,
-    ) -> Result<(Author, Delegation), Refused> {
+    ) -> Result<(Author, BatchKeyDelegation), ExplainedRefusal> {
         let no_certificate = || not_proved(NO_CERTIFICATE);
         let shown = self.shown.iter_mut().find(|shown| shown.serial == serial);
         let shown = shown.ok_or_else(no_certificate)?;
         let (verified, chain) = shown.believed.as_ref().ok_or_else(no_certificate)?;
         let trust = trust.ok_or_else(|| not_proved("no certificate is trusted here"))?;
         if let Err(error @ VerifyError::Revoked { .. }) = trust.check(verified, now) {
-            return Err(Refused {
+            return Err(ExplainedRefusal {
                 reason: RefusalReason::from(&error),
                 explanation: error.to_string(),
             });
@@ -133,7 +133,7 @@ impl Unproved {
             None => {
                 let then = now.min(verified.not_after());
                 let author = Author::verify(chain.clone(), trust, then);
-                author.map_err(|error| Refused {
+                author.map_err(|error| ExplainedRefusal {
                     reason: RefusalReason::from(&error),
                     explanation: error.to_string(),
                 })?
@@ -147,8 +147,8 @@ impl Unproved {
     }
 }
 
-pub(super) fn not_proved(explanation: &str) -> Refused {
-    Refused {
+pub(super) fn not_proved(explanation: &str) -> ExplainedRefusal {
+    ExplainedRefusal {
         reason: RefusalReason::NotProved,
         explanation: explanation.to_owned(),
     }

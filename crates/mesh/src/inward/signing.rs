@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_bus::{Moment, RefusalReason, Refused};
+use sealbus_bus::{ExplainedRefusal, Moment, RefusalReason};
 use sealbus_proof::{
-    Author, AuthorEntry, Delegation, Evidence, Hash, MOST_MESSAGES, NotProved, ProvedAuthor,
-    ProvedBatch, SignedBatch, check_time,
+    Author, AuthorEntry, BatchKeyDelegation, Evidence, Hash, MOST_MESSAGES, NotProved,
+    ProvedAuthor, ProvedBatch, SignedBatch, check_time,
 };
 use sealbus_seal::{SecurityLevel, Serial, Timestamp, Trust};
 
@@ -21,22 +21,22 @@ use crate::link::Link;
 use crate::statement::statement_of;
 
 /// A message or a frame that waits for a signature.
-pub(super) struct Waiting {
+pub(super) struct AwaitingSignature {
     sender: u32,
     target: u32,
     /// The statement that its sender must have made.
     statement: Hash,
-    what: What,
+    what: MessageOrFrame,
 }
 
-enum What {
+enum MessageOrFrame {
     Message(Bytes),
     /// The frame with this number in the line.
     Frame(u64),
 }
 
 /// The messages of one sender in a batch.
-struct Part {
+struct BatchPart {
     sender: u32,
     /// The certificate; `None` if the process could not sign.
     serial: Option<Serial>,
@@ -50,17 +50,20 @@ struct Part {
 
 /// The statements of a batch, those of each sender together, and for each message its part and its place there.
 struct Sorted {
-    parts: Vec<Part>,
+    parts: Vec<BatchPart>,
     statements: Vec<Hash>,
     places: Vec<(usize, usize)>,
 }
 
 impl Sorted {
     /// Finds the messages of a batch among those that wait: they are the first ones.
-    fn new(authors: &[SignedMessages], waiting: &VecDeque<Waiting>) -> Result<Self, Broken> {
+    fn new(
+        authors: &[SignedMessages],
+        waiting: &VecDeque<AwaitingSignature>,
+    ) -> Result<Self, Broken> {
         const WRONG: Broken = Broken::Rule("a signature is for other messages than came before it");
         let mut start = 0;
-        let mut parts: Vec<Part> = Vec::with_capacity(authors.len());
+        let mut parts: Vec<BatchPart> = Vec::with_capacity(authors.len());
         for author in authors {
             let (sender, count) = (author.sender(), author.count());
             let is_ordered = parts.last().is_none_or(|last| last.sender < sender);
@@ -68,7 +71,7 @@ impl Sorted {
             if count == 0 || !is_ordered || !is_numbered {
                 return Err(WRONG);
             }
-            parts.push(Part {
+            parts.push(BatchPart {
                 sender,
                 serial: author.serial(),
                 first: author.first(),
@@ -105,14 +108,14 @@ impl Sorted {
 
 /// The outcome for a batch: for each of its parts the place among its believed authors, or why its messages are refused.
 struct Judged {
-    parts: Vec<Result<usize, Refused>>,
+    parts: Vec<Result<usize, ExplainedRefusal>>,
     batch: Option<Arc<ProvedBatch>>,
     places: Vec<(usize, usize)>,
 }
 
 impl Judged {
     /// The evidence of the message at this place of the batch.
-    fn evidence(&self, place: usize) -> Result<Option<Evidence>, Refused> {
+    fn evidence(&self, place: usize) -> Result<Option<Evidence>, ExplainedRefusal> {
         let Some((part, place)) = self.places.get(place) else {
             return Ok(None);
         };
@@ -151,7 +154,7 @@ impl Inward {
             }
             slot.unproved += 1;
             let statement = statement_of(&slot.name, &payload);
-            self.wait(sender, target, statement, What::Message(payload));
+            self.wait(sender, target, statement, MessageOrFrame::Message(payload));
             return None;
         }
         let statement = match must_wait {
@@ -178,16 +181,16 @@ impl Inward {
             slot.unproved += 1;
         }
         if let Some(statement) = statement {
-            self.wait(sender, target, statement, What::Frame(number));
+            self.wait(sender, target, statement, MessageOrFrame::Frame(number));
         }
         None
     }
 
-    fn wait(&mut self, sender: u32, target: u32, statement: Hash, what: What) {
+    fn wait(&mut self, sender: u32, target: u32, statement: Hash, what: MessageOrFrame) {
         if let Some(unproved) = self.unproved_of(sender) {
             unproved.waiting += 1;
         }
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(AwaitingSignature {
             sender,
             target,
             statement,
@@ -207,7 +210,7 @@ impl Inward {
         serial: Serial,
         delegation: &[u8],
     ) -> Result<(), Broken> {
-        let delegation = Delegation::decode(delegation)?;
+        let delegation = BatchKeyDelegation::decode(delegation)?;
         let sender = self.senders.get_mut(handle as usize);
         let (Some(Some(sender)), Some(verifier)) = (sender, &mut self.verifier) else {
             return Ok(());
@@ -239,7 +242,7 @@ impl Inward {
     ) -> Result<(), Broken> {
         let judged = self.judge_batch(time, signature, authors, now)?;
         for place in 0..judged.places.len() {
-            let Some(Waiting {
+            let Some(AwaitingSignature {
                 sender,
                 target,
                 what,
@@ -254,7 +257,7 @@ impl Inward {
             }
             let proved = judged.evidence(place);
             match what {
-                What::Message(payload) => {
+                MessageOrFrame::Message(payload) => {
                     if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
                         slot.unproved -= 1;
                     }
@@ -262,7 +265,7 @@ impl Inward {
                     let same = payload.clone();
                     self.deliver(link, sender, target, payload, [&same[..], &[]], proved);
                 }
-                What::Frame(number) => {
+                MessageOrFrame::Frame(number) => {
                     let origin = self.origin(sender, proved);
                     self.line.settle(number, origin);
                 }
@@ -376,7 +379,7 @@ fn judge(
     trust: Option<&Trust>,
     now: Timestamp,
     present: u64,
-) -> Result<(Author, Delegation), Refused> {
+) -> Result<(Author, BatchKeyDelegation), ExplainedRefusal> {
     let sender = sender.ok_or_else(never_bound)?;
     sender.check()?;
     let unproved = sender.unproved.as_deref_mut().ok_or_else(never_bound)?;

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use sealbus_bus::{
-    Closed, FrameWindow, LocalAgent, Permit, ReceivedMessage, Window, WindowListener,
+    Closed, FrameWindow, LocalAgent, MailboxWindow, Permit, ReceivedMessage, WindowListener,
 };
 
 use super::{Broken, Inward, slot};
-use crate::flow::Allowance;
+use crate::flow::GivenCredit;
 use crate::frame::{Frame, PROCESS_TARGET, Why};
 use crate::link::{Link, Unread};
 use crate::statement::target_name;
@@ -25,7 +25,7 @@ pub(super) struct Target {
     /// `None`: the agent is not here, or no longer.
     pub(super) open: Option<OpenTarget>,
     pub(super) why_not: Why,
-    allowance: Allowance,
+    allowance: GivenCredit,
     pub(super) partial: Option<Partial>,
     pub(super) permits: LastPermit,
     /// Messages to it that wait for their proofs.
@@ -101,7 +101,7 @@ pub(super) struct OpenTarget {
 pub(super) enum Whom {
     Agent {
         agent: Arc<LocalAgent>,
-        window: Window,
+        window: MailboxWindow,
     },
     /// The bus of this process.
     Process(Arc<FrameWindow>),
@@ -178,7 +178,7 @@ impl Inward {
             name: name.into(),
             open: None,
             why_not: Why::NotHere,
-            allowance: Allowance::new(0),
+            allowance: GivenCredit::new(0),
             partial: None,
             permits: LastPermit::default(),
             unproved: 0,

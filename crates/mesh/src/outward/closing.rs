@@ -7,7 +7,7 @@ use sealbus_bus::{LostFrame, OWN_ENCODING, RefusalReason, Returned, Undeliverabl
 use sealbus_fipa::bitefficient;
 
 use super::messages::beginning;
-use super::sent::{Memory, Origin};
+use super::sent::{Memory, WhetherSent};
 use super::{Action, Outward, TargetState};
 use crate::flow::Queued;
 use crate::frame::{Frame, Why};
@@ -86,12 +86,12 @@ impl Outward {
         let sender = sender?;
         let hashes = hashes(&self.memory, sender.name(), &payload);
         let reason = match (target.sent.take_back(hashes, &mut self.memory), why) {
-            (Origin::Never, _) => {
+            (WhetherSent::Never, _) => {
                 return Some(never_sent(target.name.clone(), sender.name()));
             }
             (_, Why::Refused(reason)) => Some(refused_there(reason)),
-            (Origin::Forgotten, _) => Some(UndeliverableReason::ReceiverGone),
-            (Origin::Sent, _) => None,
+            (WhetherSent::Forgotten, _) => Some(UndeliverableReason::ReceiverGone),
+            (WhetherSent::Sent, _) => None,
         };
         if let Some(reason) = reason {
             return Some(Action::Undeliverable {
@@ -127,8 +127,8 @@ impl Outward {
         let hashes = hashes(&self.memory, &sender, &payload);
         let (receiver, origin) = self.former.take_back(number, hashes, &mut self.memory)?;
         Some(match origin {
-            Origin::Never => never_sent(receiver, &sender),
-            Origin::Sent | Origin::Forgotten => Action::Undeliverable {
+            WhetherSent::Never => never_sent(receiver, &sender),
+            WhetherSent::Sent | WhetherSent::Forgotten => Action::Undeliverable {
                 sender,
                 receiver,
                 payload,

@@ -1,6 +1,6 @@
 //! The peer's grants: acknowledgements, the proofs of receivers, and the credit of each.
 
-use sealbus_bus::{GATEWAY, RefusalReason, Refused, is_foreign};
+use sealbus_bus::{ExplainedRefusal, GATEWAY, RefusalReason, is_foreign};
 use sealbus_seal::{Identity, Timestamp, Trust};
 
 use super::{Action, Outward, TargetState};
@@ -62,7 +62,7 @@ impl Outward {
                     target.name
                 ),
             ),
-            Err(Refused {
+            Err(ExplainedRefusal {
                 reason,
                 explanation,
             }) => (reason, explanation),
@@ -95,7 +95,6 @@ impl Outward {
         target.credit.raise(limit.max(target.unproved_limit));
         self.line.notice(handle, &mut target.credit);
         if target.is_waited_for {
-            target.is_waited_for = false;
             target.gate.open();
         }
     }
@@ -123,4 +122,44 @@ fn may_take(identity: &Identity, receiver: &str) -> bool {
     identity.is_agent_named(receiver)
         || (is_foreign(receiver, identity.platform())
             && identity.is_agent_named(&format!("{GATEWAY}@{}", identity.platform())))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use sealbus_bus::{FrameSender, OutgoingFrame, Rejected};
+    use sealbus_seal::SecurityLevel;
+
+    use super::*;
+    use crate::frame::PROCESS_TARGET;
+
+    #[test]
+    fn a_target_is_blocked_once_however_often_its_peer_widens_its_credit() {
+        let mut outward = Outward::new(SecurityLevel::None, 1 << 10, 1 << 20, 16);
+        let process = outward.open(PROCESS_TARGET).unwrap();
+        let body = Bytes::from(vec![0; 2 << 10]);
+        let frame = OutgoingFrame {
+            sender: FrameSender::Process,
+            head: b"",
+            body: &body,
+            tail: b"",
+            statement: None,
+        };
+        let credit = 1 << 20;
+        outward.credited(process.handle, credit, true);
+        let sent = outward.try_send_frame(process.handle, process.serial, &frame);
+        assert!(sent.is_ok());
+        // The peer acknowledges nothing.
+        for more in 1..100 {
+            let sent = outward.try_send_frame(process.handle, process.serial, &frame);
+            assert!(matches!(sent, Err(Rejected::Full)));
+            outward.credited(process.handle, credit + more, false);
+        }
+        assert_eq!(outward.blocked.len(), 1);
+        outward.session.written(outward.session.unwritten());
+        outward.acknowledged(outward.session.next()).unwrap();
+        assert!(outward.blocked.is_empty());
+        let sent = outward.try_send_frame(process.handle, process.serial, &frame);
+        assert!(sent.is_ok());
+    }
 }

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use sealbus_bus::{Returned, SessionNumber, UndeliverableReason};
 
 use super::closing::hashes;
-use super::sent::{Former, Memory, Outstanding};
+use super::sent::{ClosedTargets, Memory, Outstanding};
 use super::signing::Signatures;
 use super::{Action, Outward, Target, TargetState};
-use crate::flow::{Line, Queued};
+use crate::flow::{Queued, TargetLine};
 use crate::frame::{Frame, PROCESS_TARGET};
 
 impl Outward {
@@ -146,7 +146,7 @@ impl Outward {
         self.session_number = SessionNumber::next();
         self.free_targets.clear();
         self.names.clear();
-        self.line = Line::default();
+        self.line = TargetLine::default();
         self.bound.clear();
         self.free_handles.clear();
         self.handles.clear();
@@ -160,7 +160,7 @@ impl Outward {
         self.session.start_over();
         self.signatures = Signatures::default();
         self.memory = Memory::default();
-        self.former = Former::default();
+        self.former = ClosedTargets::default();
         self.unread.clear();
         self.giving_back = 0;
         self.opened = 0;

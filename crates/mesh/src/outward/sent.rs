@@ -76,7 +76,7 @@ pub(super) struct Sent {
 
 /// The facts about a message that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum WhetherSent {
     /// It was sent, and comes back for the first time.
     Sent,
     /// It may have been sent, long ago.
@@ -103,7 +103,7 @@ impl Sent {
     }
 
     /// A message comes back. It was noted by one of these hashes.
-    pub(super) fn take_back(&mut self, hashes: [u64; 2], memory: &mut Memory) -> Origin {
+    pub(super) fn take_back(&mut self, hashes: [u64; 2], memory: &mut Memory) -> WhetherSent {
         let behind = (self.next..self.hashes.len()).chain(0..self.next);
         let is_it = |hash: &u64| hashes.contains(hash);
         let place = behind
@@ -115,16 +115,16 @@ impl Sent {
             while self.hashes.front() == Some(&CAME_BACK) {
                 self.pop(memory);
             }
-            return Origin::Sent;
+            return WhetherSent::Sent;
         }
         match self.forgotten.checked_sub(1) {
             Some(left) => {
                 self.forgotten = left;
-                Origin::Forgotten
+                WhetherSent::Forgotten
             }
             None => {
                 memory.never_sent += 1;
-                Origin::Never
+                WhetherSent::Never
             }
         }
     }
@@ -178,9 +178,9 @@ impl Outstanding {
 
 /// Targets that were closed. Their agents may have messages that they have not read yet, and never will if they end.
 #[derive(Default)]
-pub(super) struct Former(BTreeMap<u32, (Arc<str>, Sent)>);
+pub(super) struct ClosedTargets(BTreeMap<u32, (Arc<str>, Sent)>);
 
-impl Former {
+impl ClosedTargets {
     /// A target has ended. The oldest ones are forgotten if there are too many.
     pub(super) fn keep(&mut self, number: u32, name: Arc<str>, sent: Sent, memory: &mut Memory) {
         self.0.insert(number, (name, sent));
@@ -198,7 +198,7 @@ impl Former {
         number: u32,
         hashes: [u64; 2],
         memory: &mut Memory,
-    ) -> Option<(Arc<str>, Origin)> {
+    ) -> Option<(Arc<str>, WhetherSent)> {
         let (name, sent) = self.0.get_mut(&number)?;
         Some((name.clone(), sent.take_back(hashes, memory)))
     }
@@ -216,9 +216,12 @@ mod tests {
         let hash = memory.hash("a@p", b"hello");
         sent.note(hash, &mut memory);
         let of_another = memory.hash("b@p", b"hello");
-        assert_eq!(sent.take_back([of_another; 2], &mut memory), Origin::Never);
-        assert_eq!(sent.take_back([hash; 2], &mut memory), Origin::Sent);
-        assert_eq!(sent.take_back([hash; 2], &mut memory), Origin::Never);
+        assert_eq!(
+            sent.take_back([of_another; 2], &mut memory),
+            WhetherSent::Never
+        );
+        assert_eq!(sent.take_back([hash; 2], &mut memory), WhetherSent::Sent);
+        assert_eq!(sent.take_back([hash; 2], &mut memory), WhetherSent::Never);
         assert_eq!(memory.count, 0);
     }
 
@@ -233,8 +236,8 @@ mod tests {
             memory.beginning("a@p", b"hel").hash(b"lo"),
         ];
         sent.note(in_two, &mut memory);
-        assert_eq!(sent.take_back(of_others, &mut memory), Origin::Never);
-        for outcome in [Origin::Sent, Origin::Never] {
+        assert_eq!(sent.take_back(of_others, &mut memory), WhetherSent::Never);
+        for outcome in [WhetherSent::Sent, WhetherSent::Never] {
             assert_eq!(sent.take_back([whole, in_two], &mut memory), outcome);
         }
     }
@@ -248,10 +251,10 @@ mod tests {
         assert_eq!((sent.hashes.len(), memory.count), (MOST, MOST));
         for number in 0..10 {
             let hashes = [number + 1; 2];
-            assert_eq!(sent.take_back(hashes, &mut memory), Origin::Forgotten);
+            assert_eq!(sent.take_back(hashes, &mut memory), WhetherSent::Forgotten);
         }
-        assert_eq!(sent.take_back([1; 2], &mut memory), Origin::Never);
-        assert_eq!(sent.take_back([11; 2], &mut memory), Origin::Sent);
+        assert_eq!(sent.take_back([1; 2], &mut memory), WhetherSent::Never);
+        assert_eq!(sent.take_back([11; 2], &mut memory), WhetherSent::Sent);
         sent.forget(&mut memory);
         assert_eq!(memory.count, 0);
     }
@@ -273,7 +276,7 @@ mod tests {
         }
         for number in 0..400 {
             let origin = first.take_back([1_000_000 + number; 2], &mut memory);
-            assert_eq!(origin, Origin::Sent);
+            assert_eq!(origin, WhetherSent::Sent);
         }
     }
 
@@ -291,7 +294,7 @@ mod tests {
                     sent.note(hash, &mut memory);
                     *count += 1;
                 } else {
-                    let is_believed = sent.take_back([hash; 2], &mut memory) == Origin::Sent;
+                    let is_believed = sent.take_back([hash; 2], &mut memory) == WhetherSent::Sent;
                     prop_assert_eq!(is_believed, *count > 0);
                     *count = count.saturating_sub(1);
                 }

@@ -252,7 +252,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use sealbus_bus::{Bus, BusConfig};
-    use sealbus_seal::binding::{Binding, Channel, Role};
+    use sealbus_seal::binding::{Binding, BoundConnection, Role};
     use sealbus_seal::issuance::Grant;
     use sealbus_seal::{
         Credential, Identity, KeyPair, PlatformName, RootAuthority, Serial, SigningRequest,
@@ -261,7 +261,7 @@ mod tests {
 
     use super::*;
     use crate::frame::{LONGEST_BODY, parse};
-    use crate::outward::Proof;
+    use crate::outward::ConnectionProof;
 
     const LEVEL: SecurityLevel = SecurityLevel::Signed;
     const NAME: &str = "sender@factory";
@@ -293,8 +293,8 @@ mod tests {
     }
 
     fn connect(outward: &mut Outward, number: u64) {
-        let proof = Proof {
-            channel: Channel::with_exporter([number as u8; 32], LEVEL, 1),
+        let proof = ConnectionProof {
+            channel: BoundConnection::with_exporter([number as u8; 32], LEVEL, 1),
             role: Role::Client,
         };
         let too_large = outward.connected(number, Some(proof), 1 << 20);

@@ -152,7 +152,6 @@ impl Outward {
             }
             let piece = self.line.take_piece(handle, &mut target.credit);
             if target.is_waited_for {
-                target.is_waited_for = false;
                 target.gate.open();
             }
             let name = target.name.clone();

@@ -15,9 +15,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_bus::{
-    ArrivedFrame, FrameInlet, FrameOrigin, FrameSender, LostFrame, OutgoingFrame,
-    ProcessDestination, ProcessEndpoint, Provenance, RefusalReason, Refused, RefusedFrame,
-    Rejected, UndeliverableReason,
+    ArrivedFrame, ExplainedRefusal, FrameInlet, FrameOrigin, FrameSender, LostFrame, OutgoingFrame,
+    ProcessDestination, ProcessEndpoint, Provenance, RefusalReason, RefusedFrame, Rejected,
+    UndeliverableReason,
 };
 use sealbus_seal::denylist::DenyList;
 use sealbus_seal::{Identity, SecurityLevel};
@@ -43,7 +43,7 @@ impl FrameInlet for Inlet {
                 refused.push(RefusedFrame {
                     place,
                     frame,
-                    refused: Refused {
+                    refused: ExplainedRefusal {
                         reason: RefusalReason::NotPermitted,
                         explanation: "it may not publish there".to_owned(),
                     },

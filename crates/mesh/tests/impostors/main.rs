@@ -16,7 +16,7 @@ use intruder::{ALPN_AUTH, Intruder, Seen, handshake};
 use sealbus_bus::{Location, ProcessEndpoint, Provenance, RefusalReason};
 use sealbus_fipa::Performative;
 use sealbus_mesh::frame::{Frame, PREFACE, PROTOCOL_VERSION};
-use sealbus_seal::binding::{Binding, Channel, Role};
+use sealbus_seal::binding::{Binding, BoundConnection, Role};
 use sealbus_seal::permission::{Messages, Permissions, Policy, Rule};
 use sealbus_seal::tls::{Acceptor, CertificateSource, ExpectedPeer};
 use sealbus_seal::{Identity, SecurityLevel, Trust};
@@ -357,7 +357,8 @@ async fn answer(scene: &Scene, listener: &TcpListener) -> Intruder {
         .await
         .unwrap();
     stream.write_all(&PREFACE).await.unwrap();
-    let channel = Channel::of(stream.get_ref().1, SecurityLevel::Auth, PROTOCOL_VERSION).unwrap();
+    let channel =
+        BoundConnection::of(stream.get_ref().1, SecurityLevel::Auth, PROTOCOL_VERSION).unwrap();
     let mut intruder = Intruder::over(Box::new(stream), channel, Role::Server);
     let identity = scene.credential.certificate().unwrap().identity().clone();
     intruder

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sealbus_bus::RefusalReason;
 use sealbus_fipa::{AclMessage, bitefficient};
 use sealbus_mesh::frame::{self, Frame, Hello, LONGEST_BODY, PREFACE, PROTOCOL_VERSION};
-use sealbus_seal::binding::{Binding, Channel, Role};
+use sealbus_seal::binding::{Binding, BoundConnection, Role};
 use sealbus_seal::tls::{self, CertificateSource, Connector};
 use sealbus_seal::{Credential, Identity, SecurityLevel, Trust};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -28,7 +28,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 pub(crate) struct Intruder {
     stream: Box<dyn Stream>,
-    pub(crate) channel: Channel,
+    pub(crate) channel: BoundConnection,
     pub(crate) role: Role,
     inbox: Vec<u8>,
     sequence: u64,
@@ -168,7 +168,7 @@ impl Intruder {
     ) -> io::Result<Self> {
         let identity = credential.certificate().unwrap().identity().clone();
         let stream = handshake(address, level, credential, trust).await?;
-        let channel = Channel::of(stream.get_ref().1, level, PROTOCOL_VERSION).unwrap();
+        let channel = BoundConnection::of(stream.get_ref().1, level, PROTOCOL_VERSION).unwrap();
         let mut intruder = Self::over(Box::new(stream), channel, Role::Client);
         intruder.hello(&identity, level.code()).await?;
         Ok(intruder)
@@ -184,13 +184,13 @@ impl Intruder {
     ) -> io::Result<Self> {
         let stream = handshake(address, SecurityLevel::Auth, credential, trust).await?;
         let channel =
-            Channel::of(stream.get_ref().1, SecurityLevel::Auth, PROTOCOL_VERSION).unwrap();
+            BoundConnection::of(stream.get_ref().1, SecurityLevel::Auth, PROTOCOL_VERSION).unwrap();
         let mut intruder = Self::over(Box::new(stream), channel, Role::Client);
         intruder.hello(name, level).await?;
         Ok(intruder)
     }
 
-    pub(crate) fn over(stream: Box<dyn Stream>, channel: Channel, role: Role) -> Self {
+    pub(crate) fn over(stream: Box<dyn Stream>, channel: BoundConnection, role: Role) -> Self {
         Self {
             stream,
             channel,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sealbus_bus::RefusalReason;
 use sealbus_mesh::frame::{Frame, PROTOCOL_VERSION, SignedMessages, parse};
-use sealbus_proof::{Delegation, Signer};
-use sealbus_seal::binding::{Channel, Role};
+use sealbus_proof::{BatchKeyDelegation, Signer};
+use sealbus_seal::binding::{BoundConnection, Role};
 use sealbus_seal::{Credential, SecurityLevel};
 
 use super::intruder::scene::{Scene, deny, from, is_returned};
@@ -166,7 +166,11 @@ async fn a_proof_of_other_messages_than_came_ends_the_connection() {
 }
 
 /// Shows a delegation as that of the certificate with this serial number.
-async fn show(intruder: &mut Intruder, serial: sealbus_seal::Serial, delegation: &Delegation) {
+async fn show(
+    intruder: &mut Intruder,
+    serial: sealbus_seal::Serial,
+    delegation: &BatchKeyDelegation,
+) {
     let mut wire = Vec::new();
     delegation.encode(&mut wire);
     let frame = Frame::Delegate {
@@ -386,7 +390,7 @@ async fn an_older_protocol_is_refused_by_name() {
     let trust = scene.platform.authority.trust();
     let stream = handshake(address, LEVEL, &scene.credential, trust).await;
     let stream = stream.unwrap();
-    let channel = Channel::of(stream.get_ref().1, LEVEL, 1).unwrap();
+    let channel = BoundConnection::of(stream.get_ref().1, LEVEL, 1).unwrap();
     let mut intruder = Intruder::over(Box::new(stream), channel, Role::Client);
     let name = scene.credential.certificate().unwrap().identity().clone();
     let hello = intruder.hello_in(PROTOCOL_VERSION - 1, &name, LEVEL.code());

@@ -1,12 +1,9 @@
 use std::fs;
-use std::path::PathBuf;
 
 use super::*;
-use crate::isolation::{IsolationConfig, SLOTS};
 use crate::testing;
 use sealbus_control::FaultCode;
 use sealbus_control::node::{LogPosition, MasterRequest};
-use sealbus_manifest::isolation::Isolation;
 
 /// Far longer than anything takes.
 const LONG: Duration = Duration::from_secs(600);
@@ -26,13 +23,8 @@ fn launch(group: &str, start: u32, script: &str) -> Launch {
 #[tokio::test]
 async fn a_program_that_fills_the_disk_is_ended_by_name_and_begins_again_when_there_is_room() {
     let place = tempfile::tempdir().unwrap();
-    let isolation = IsolationConfig {
-        mode: Some(Isolation::None),
-        launcher: PathBuf::new(),
-        hidden: Vec::new(),
-        slots: SLOTS,
-    };
-    let (shared, mut reports) = testing::node(&place.path().join("node"), isolation).await;
+    let folder = place.path().join("node");
+    let (shared, mut reports) = testing::node(&folder, testing::no_isolation()).await;
     shared.start(launch("filler", 1, FILL)).await.unwrap();
     let quiet = launch("quiet", 1, "exec sleep 1000");
     shared.start(quiet).await.unwrap();

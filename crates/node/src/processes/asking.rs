@@ -1,6 +1,6 @@
 //! The agents that the processes of a node asked for.
 
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 use sealbus_control::{DirectoryChange, Fault};
 
 use super::{Entry, Processes};
@@ -10,7 +10,7 @@ impl Processes {
     pub(crate) fn interested(
         &self,
         changes: &[DirectoryChange],
-    ) -> Vec<(String, Caller, Vec<DirectoryChange>)> {
+    ) -> Vec<(String, RpcCaller, Vec<DirectoryChange>)> {
         let entries = self.entries.lock();
         let changed = |(process, entry): (&String, &Entry)| {
             let (_, caller) = entry.connection.as_ref()?;

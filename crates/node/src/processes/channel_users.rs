@@ -1,7 +1,7 @@
 //! The processes of a node whose agents use channels.
 
 use sealbus_control::Fault;
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 
 use super::Processes;
 
@@ -102,7 +102,7 @@ impl Processes {
 
     /// Notes that a process is told of all others that use channels, and returns the connection to it. Over a later
     /// connection it hears of them when it comes back.
-    pub(crate) fn is_to_hear_of_others(&self, process: &str) -> Option<Caller> {
+    pub(crate) fn is_to_hear_of_others(&self, process: &str) -> Option<RpcCaller> {
         let connection = self.with(process, |entry| {
             if !matches!(entry.channels, Channels::Told(_)) {
                 entry.channels = Channels::Told(Hearing::default());
@@ -157,7 +157,7 @@ impl Processes {
     }
 
     /// The revision of the latest news for a process that has not heard them, and the connection to ask. None ends the wait.
-    pub(crate) fn awaited(&self, process: &str) -> Option<(u64, Option<Caller>)> {
+    pub(crate) fn awaited(&self, process: &str) -> Option<(u64, Option<RpcCaller>)> {
         let awaited = self.with(process, |entry| {
             let caller = entry.connection.as_ref().map(|(_, caller)| caller.clone());
             let hearing = entry.channels.hearing_mut()?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sealbus_control::attachment::{FrozenPart, MOST_FROZEN};
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_process::attachment::part_of;
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Processes;
 
 /// The parts of a freeze in progress, and the tasks that wait for all of it.
-pub(crate) struct Freezing {
+pub(crate) struct FreezeInProgress {
     number: u64,
     bytes: Vec<u8>,
     /// How many parts there are.
@@ -19,7 +19,7 @@ pub(crate) struct Freezing {
     waiting: Vec<oneshot::Sender<Result<usize, Fault>>>,
 }
 
-impl Freezing {
+impl FreezeInProgress {
     pub(super) fn begun(number: u64) -> Self {
         Self {
             number,
@@ -31,7 +31,7 @@ impl Freezing {
 }
 
 /// The frozen state of a process, and the node that may fetch it.
-pub(crate) struct Frozen {
+pub(crate) struct FrozenProcess {
     /// The number of the freeze.
     pub(crate) number: u64,
     /// The agents that are placed in the process.
@@ -45,7 +45,7 @@ pub(crate) struct Frozen {
     pub(crate) is_fetched: bool,
 }
 
-impl Frozen {
+impl FrozenProcess {
     /// Nothing yet, of a process with these agents.
     pub(crate) fn begun(number: u64, agents: Vec<String>, destination: &str) -> Self {
         Self {
@@ -62,9 +62,9 @@ impl Frozen {
 /// The consequence of a move that failed.
 pub(crate) enum AfterMove {
     /// The process goes on, once it is told.
-    GoesOn(Option<Caller>),
+    GoesOn(Option<RpcCaller>),
     /// The process has ended or is about to: the node answers what its agents have not read.
-    Answer(Frozen),
+    Answer(FrozenProcess),
 }
 
 impl Processes {
@@ -79,7 +79,7 @@ impl Processes {
         number: u64,
         destination: &str,
         waiting: oneshot::Sender<Result<usize, Fault>>,
-    ) -> Result<Option<Caller>, Fault> {
+    ) -> Result<Option<RpcCaller>, Fault> {
         let refused = |why: &str| Fault::new(FaultCode::NotPermitted, why);
         let begun = self.with(process, |entry| {
             if entry.remembered.handed_in.is_some() {
@@ -91,7 +91,7 @@ impl Processes {
                 return Err(refused(why));
             };
             let is_first = entry.freezing.is_none();
-            let freezing = entry.freezing.get_or_insert_with(|| Freezing::begun(number));
+            let freezing = entry.freezing.get_or_insert_with(|| FreezeInProgress::begun(number));
             freezing.waiting.push(waiting);
             let agents = &entry.remembered.launch.agents;
             Ok(is_first.then(|| (caller.clone(), agents.clone())))
@@ -99,7 +99,7 @@ impl Processes {
         let Some((caller, agents)) = begun else {
             return Ok(None);
         };
-        let frozen = Frozen::begun(number, agents, destination);
+        let frozen = FrozenProcess::begun(number, agents, destination);
         self.frozen.lock().insert(process.to_owned(), frozen);
         Ok(Some(caller))
     }
@@ -129,12 +129,12 @@ impl Processes {
     ///
     /// # Errors
     /// If the part belongs to no freeze in progress, or does not follow the others. Then the agents go on in the process.
-    pub(crate) fn frozen_part(
+    pub(crate) fn add_frozen_part(
         &self,
         process: &str,
         number: u64,
         part: &FrozenPart,
-    ) -> Result<Option<Freezing>, Fault> {
+    ) -> Result<Option<FreezeInProgress>, Fault> {
         let refuse = |why: String| Err(Fault::new(FaultCode::BadRequest, why));
         self.with(process, |entry| {
             if entry.remembered.handed_in == Some(number) {
@@ -171,7 +171,7 @@ impl Processes {
     ///
     /// # Errors
     /// If the move was given up meanwhile.
-    pub(crate) fn handed_in(&self, process: &str, whole: Freezing) -> Result<(), Fault> {
+    pub(crate) fn handed_in(&self, process: &str, whole: FreezeInProgress) -> Result<(), Fault> {
         let size = whole.bytes.len();
         let mut frozen = self.frozen.lock();
         let frozen = frozen
@@ -229,7 +229,7 @@ impl Processes {
     }
 
     /// Forgets what a process that has ended had handed in. Returns it if nobody has fetched it.
-    pub(crate) fn forget_frozen(&self, process: &str) -> Option<Frozen> {
+    pub(crate) fn forget_frozen(&self, process: &str) -> Option<FrozenProcess> {
         let frozen = self.frozen.lock().remove(process)?;
         (!frozen.bytes.is_empty() && !frozen.is_fetched).then_some(frozen)
     }

@@ -2,6 +2,7 @@ use futures_util::FutureExt;
 
 use super::turn::AT_ONCE;
 use super::*;
+use crate::testing;
 use sealbus_control::attachment::FrozenPart;
 
 fn remembered() -> Remembered {
@@ -42,18 +43,24 @@ fn a_process_that_was_taken_over_is_not_done_before_it_reports() {
 const FREEZE: u64 = 7;
 
 /// The process `p`, whose agents are to be moved to `node-2`.
-fn freezing() -> Processes {
+fn processes_in_a_freeze() -> Processes {
     let processes = Processes::default();
+    begin_freezing(&processes);
+    processes
+}
+
+fn begin_freezing(processes: &Processes) {
     processes
         .entries
         .lock()
         .insert("p".to_owned(), Entry::new(remembered()));
-    let frozen = Frozen::begun(FREEZE, vec!["a".to_owned()], "node-2");
+    let frozen = FrozenProcess::begun(FREEZE, vec!["a".to_owned()], "node-2");
     processes.frozen.lock().insert("p".to_owned(), frozen);
     processes
-        .with("p", |entry| entry.freezing = Some(Freezing::begun(FREEZE)))
+        .with("p", |entry| {
+            entry.freezing = Some(FreezeInProgress::begun(FREEZE))
+        })
         .unwrap();
-    processes
 }
 
 fn part(index: u32, more: bool, bytes: &str) -> FrozenPart {
@@ -65,15 +72,15 @@ fn part(index: u32, more: bool, bytes: &str) -> FrozenPart {
 }
 
 fn hand_in(processes: &Processes) -> Result<(), Fault> {
-    let whole = processes.frozen_part("p", FREEZE, &part(0, false, "agents"))?;
+    let whole = processes.add_frozen_part("p", FREEZE, &part(0, false, "agents"))?;
     processes.handed_in("p", whole.expect("it is the last part"))
 }
 
 /// A process brings a part again if the answer was lost.
 #[test]
 fn a_part_that_comes_again_is_there_already_and_none_is_left_out() {
-    let processes = freezing();
-    let bring = |number, part| processes.frozen_part("p", number, &part);
+    let processes = processes_in_a_freeze();
+    let bring = |number, part| processes.add_frozen_part("p", number, &part);
     let is_refused = |number, part| {
         let refused = bring(number, part).map(|_| ()).unwrap_err();
         refused.code == FaultCode::BadRequest
@@ -102,17 +109,44 @@ fn a_part_that_comes_again_is_there_already_and_none_is_left_out() {
 
 #[test]
 fn a_freeze_is_given_up_as_long_as_not_all_is_handed_in() {
-    let processes = freezing();
+    let processes = processes_in_a_freeze();
     assert_eq!(processes.give_up_freeze("p", FREEZE - 1), None);
     hand_in(&processes).unwrap();
     assert_eq!(processes.give_up_freeze("p", FREEZE), Some(6));
 
-    let processes = freezing();
+    let processes = processes_in_a_freeze();
     let last = part(0, false, "agents");
-    let whole = processes.frozen_part("p", FREEZE, &last).unwrap().unwrap();
+    let whole = processes
+        .add_frozen_part("p", FREEZE, &last)
+        .unwrap()
+        .unwrap();
     assert_eq!(processes.give_up_freeze("p", FREEZE), None);
     assert!(processes.handed_in("p", whole).is_err());
-    assert!(processes.frozen_part("p", FREEZE, &last).is_err());
+    assert!(processes.add_frozen_part("p", FREEZE, &last).is_err());
+}
+
+/// The disk may be slow, so that the node gives the freeze up meanwhile.
+#[test]
+fn a_freeze_that_is_given_up_while_it_is_noted_is_no_freeze_after_a_restart_of_the_node() {
+    let place = tempfile::tempdir().unwrap();
+    // Writes to the disk wait for the one thread.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(1);
+    runtime.build().unwrap().block_on(async {
+        let (shared, _reports) = testing::node(place.path(), testing::no_isolation()).await;
+        let processes = &shared.processes;
+        begin_freezing(processes);
+        let (goes_on, waits) = std::sync::mpsc::channel::<()>();
+        let disk = tokio::task::spawn_blocking(move || waits.recv());
+        let last = part(0, false, "agents");
+        let mut taking = Box::pin(shared.take_frozen_part("p", FREEZE, &last));
+        assert!(taking.as_mut().now_or_never().is_none());
+        assert_eq!(processes.give_up_freeze("p", FREEZE), None);
+        drop(goes_on);
+        assert!(taking.await.is_err());
+        assert!(disk.await.unwrap().is_err());
+        assert_eq!(shared.memory.processes().unwrap()[0].handed_in, None);
+    });
 }
 
 /// The agents may live elsewhere by then: the Master says whether they go on here.
@@ -127,13 +161,21 @@ async fn a_node_that_is_started_again_thaws_nothing_that_was_handed_in() {
         processes
     };
     let last = part(0, false, "agents");
-    let processes = freezing();
-    let whole = processes.frozen_part("p", FREEZE, &last).unwrap().unwrap();
+    let processes = processes_in_a_freeze();
+    let whole = processes
+        .add_frozen_part("p", FREEZE, &last)
+        .unwrap()
+        .unwrap();
     processes.note("p", &memory).await;
     processes.handed_in("p", whole).unwrap();
 
     let processes = started_again();
-    assert!(processes.frozen_part("p", FREEZE, &last).unwrap().is_none());
+    assert!(
+        processes
+            .add_frozen_part("p", FREEZE, &last)
+            .unwrap()
+            .is_none()
+    );
     let (stream, _peer) = tokio::io::duplex(1);
     let (caller, _requests, _drive) = sealbus_control::rpc::open(stream, 1);
     processes.connect("p", &caller, 1).unwrap();
@@ -145,14 +187,14 @@ async fn a_node_that_is_started_again_thaws_nothing_that_was_handed_in() {
     assert_eq!(freeze().err().unwrap().code, FaultCode::NotPermitted);
     assert!(matches!(processes.thaw("p"), Ok(AfterMove::GoesOn(_))));
     processes.note("p", &memory).await;
-    assert!(started_again().frozen_part("p", FREEZE, &last).is_err());
+    assert!(started_again().add_frozen_part("p", FREEZE, &last).is_err());
     assert!(freeze().unwrap().is_some());
 }
 
 /// A Master that takes over asks again for what the process handed over for the former one.
 #[test]
 fn what_a_process_handed_over_is_there_after_its_end() {
-    let processes = freezing();
+    let processes = processes_in_a_freeze();
     hand_in(&processes).unwrap();
     processes.entries.lock().remove("p");
     assert_eq!(processes.frozen_for("p", "node-2"), Some(6));
@@ -163,12 +205,12 @@ fn what_a_process_handed_over_is_there_after_its_end() {
 /// whether it notices the end of the process before the end of the move or after it.
 #[test]
 fn either_a_process_that_ends_answers_what_its_agents_have_not_read_or_its_node_does() {
-    let processes = freezing();
+    let processes = processes_in_a_freeze();
     assert!(!processes.not_frozen("p", "it ends"));
     assert!(hand_in(&processes).is_err());
 
     for has_ended in [false, true] {
-        let processes = freezing();
+        let processes = processes_in_a_freeze();
         hand_in(&processes).unwrap();
         assert!(processes.not_frozen("p", "it ends"));
         if has_ended {
@@ -178,13 +220,13 @@ fn either_a_process_that_ends_answers_what_its_agents_have_not_read_or_its_node_
         assert!(!matches!(processes.thaw("p"), Ok(AfterMove::Answer(_))));
     }
 
-    let processes = freezing();
+    let processes = processes_in_a_freeze();
     hand_in(&processes).unwrap();
     assert!(matches!(processes.thaw("p"), Ok(AfterMove::GoesOn(_))));
     assert!(!processes.not_frozen("p", "it ends"));
 
     // A part that comes after the move has failed is not taken.
-    let processes = freezing();
+    let processes = processes_in_a_freeze();
     processes.frozen.lock().clear();
     assert!(hand_in(&processes).is_err());
 }
@@ -193,7 +235,7 @@ fn either_a_process_that_ends_answers_what_its_agents_have_not_read_or_its_node_
 #[test]
 fn a_node_answers_what_nobody_has_fetched_and_nothing_else() {
     for is_fetched in [false, true] {
-        let processes = freezing();
+        let processes = processes_in_a_freeze();
         hand_in(&processes).unwrap();
         if is_fetched {
             processes.fetch("node-2", "p", 0).unwrap();

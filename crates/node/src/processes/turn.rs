@@ -23,14 +23,14 @@ const QUESTION_ELSEWHERE: usize = BYTES_OF_MEMBER / OF_MEMBER;
 
 /// The places of one process's requests.
 #[derive(Clone)]
-pub(crate) struct Places {
+pub(crate) struct RequestPlaces {
     /// Of those that are worked on.
     at_once: Arc<Semaphore>,
     /// Of the questions that wait for events, in bytes.
     waiting: Arc<Semaphore>,
 }
 
-impl Default for Places {
+impl Default for RequestPlaces {
     fn default() -> Self {
         Self {
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
@@ -53,16 +53,16 @@ impl Default for Elsewhere {
 pub(crate) struct Turn {
     pub(super) connection: u64,
     pub(super) present: watch::Receiver<u64>,
-    pub(super) places: Places,
+    pub(super) places: RequestPlaces,
     pub(super) elsewhere: Elsewhere,
 }
 
 impl Turn {
     /// Waits for a place for a request. The connections of a process share its places, because work for an earlier one
     /// may still go on.
-    pub(crate) async fn place(&self) -> Option<Place> {
+    pub(crate) async fn place(&self) -> Option<RequestPlace> {
         let taken = self.places.at_once.clone().acquire_owned().await.ok()?;
-        Some(Place {
+        Some(RequestPlace {
             taken: Some(taken),
             places: self.places.clone(),
             elsewhere: self.elsewhere.clone(),
@@ -80,23 +80,27 @@ impl Turn {
 }
 
 /// The place of a request that is worked on.
-pub(crate) struct Place {
+pub(crate) struct RequestPlace {
     /// None while the request waits for events.
     taken: Option<OwnedSemaphorePermit>,
-    places: Places,
+    places: RequestPlaces,
     elsewhere: Elsewhere,
 }
 
 /// The place of a question that waits for events, and the one for those of another node.
-pub(crate) type Waiting = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+pub(crate) type QuestionPlaces = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
-impl Place {
+impl RequestPlace {
     /// Leaves the place to other requests, because a question of so many bytes waits for events. `is_elsewhere`: for those
     /// of another node.
     ///
     /// # Errors
     /// [`FaultCode::Full`] if too many wait. Then the request stays in its place.
-    pub(crate) fn leave(&mut self, bytes: usize, is_elsewhere: bool) -> Result<Waiting, Fault> {
+    pub(crate) fn leave(
+        &mut self,
+        bytes: usize,
+        is_elsewhere: bool,
+    ) -> Result<QuestionPlaces, Fault> {
         let room = |places: &Arc<Semaphore>, bytes: usize| {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             places.clone().try_acquire_many_owned(bytes).map_err(full)

@@ -27,13 +27,13 @@ printf 'sealed\n' >&0
 exec sleep 1000 </dev/null
 "#;
 
-struct Place {
+struct StartingNode {
     folder: tempfile::TempDir,
     shared: Arc<Shared>,
     reports: mpsc::UnboundedReceiver<MasterRequest>,
 }
 
-impl Place {
+impl StartingNode {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let launcher = folder.path().join("launcher");
@@ -94,10 +94,8 @@ impl Place {
     }
 
     async fn until_launched(&self) -> u32 {
-        self.until("a launcher is started", |place| {
-            !place.launched().is_empty()
-        })
-        .await;
+        self.until("a launcher is started", |node| !node.launched().is_empty())
+            .await;
         self.launched()[0]
     }
 
@@ -108,8 +106,8 @@ impl Place {
     }
 
     async fn until_forgotten(&self) {
-        self.until("the process is forgotten", |place| {
-            place.shared.memory.processes().unwrap().is_empty()
+        self.until("the process is forgotten", |node| {
+            node.shared.memory.processes().unwrap().is_empty()
         })
         .await;
     }
@@ -132,15 +130,15 @@ async fn outcome(start: JoinHandle<Result<u32, Fault>>) -> Result<u32, Fault> {
 #[tokio::test]
 async fn a_program_that_is_told_to_stop_while_it_is_started_does_not_run() {
     for grace in [Duration::ZERO, LONG] {
-        let mut place = Place::new().await;
-        let start = place.start();
-        let pid = place.until_launched().await;
+        let mut node = StartingNode::new().await;
+        let start = node.start();
+        let pid = node.until_launched().await;
         // A node that is killed now knows of it afterwards.
-        let noted = place.shared.memory.processes().unwrap();
+        let noted = node.shared.memory.processes().unwrap();
         let noted: Vec<_> = noted.iter().map(|it| it.pid.map(|(pid, _)| pid)).collect();
         assert_eq!(noted, [Some(pid)]);
 
-        place.shared.stop("p-1", grace, "a test");
+        node.shared.stop("p-1", grace, "a test");
         let fault = outcome(start).await.unwrap_err();
         assert_eq!(fault.code, FaultCode::StartFailed);
         assert!(
@@ -148,106 +146,97 @@ async fn a_program_that_is_told_to_stop_while_it_is_started_does_not_run() {
             "{fault}"
         );
         assert_eq!(child::started_at(pid), None);
-        assert_eq!(place.launched(), [pid]);
-        assert_eq!(place.shared.processes.count(), 0);
-        assert!(matches!(place.reported(), Exit::NotStarted { .. }));
-        place.shared.end_is_known("p-1");
-        place.until_forgotten().await;
+        assert_eq!(node.launched(), [pid]);
+        assert_eq!(node.shared.processes.count(), 0);
+        assert!(matches!(node.reported(), Exit::NotStarted { .. }));
+        node.shared.end_is_known("p-1");
+        node.until_forgotten().await;
 
         // The Master asks again, because the answer was lost.
-        place.put("launcher.open");
-        assert_eq!(outcome(place.start()).await, Ok(pid));
-        assert_eq!(place.launched(), [pid]);
-        assert_eq!(place.shared.processes.count(), 0);
-        assert!(matches!(place.reported(), Exit::NotStarted { .. }));
+        node.put("launcher.open");
+        assert_eq!(outcome(node.start()).await, Ok(pid));
+        assert_eq!(node.launched(), [pid]);
+        assert_eq!(node.shared.processes.count(), 0);
+        assert!(matches!(node.reported(), Exit::NotStarted { .. }));
     }
 }
 
 #[tokio::test]
 async fn a_program_that_is_told_to_stop_before_its_launcher_is_there_gets_none() {
-    let mut place = Place::new().await;
-    let launch = place.launch();
-    let token = place.shared.ticket().unwrap();
+    let mut node = StartingNode::new().await;
+    let launch = node.launch();
+    let token = node.shared.ticket().unwrap();
     let entry = Entry::new(to_attach(launch.clone(), (token.secret().hash(), now())));
-    let Begun::Now(_outcome) = place.shared.processes.begin(entry) else {
+    let Begun::Now(_outcome) = node.shared.processes.begin(entry) else {
         panic!("it began before");
     };
-    place.shared.stop("p-1", Duration::ZERO, "a test");
-    let fault = place
-        .shared
-        .start_once(&launch, &token)
-        .await
-        .err()
-        .unwrap();
+    node.shared.stop("p-1", Duration::ZERO, "a test");
+    let fault = node.shared.start_once(&launch, &token).await.err().unwrap();
     assert!(fault.message.contains("told to stop"), "{fault}");
-    assert!(place.launched().is_empty());
+    assert!(node.launched().is_empty());
     // Its end comes with the end of the start, and not before.
-    assert!(place.reports.try_recv().is_err());
-    place.shared.not_started("p-1", fault);
-    assert!(matches!(place.reported(), Exit::NotStarted { .. }));
-    assert_eq!(place.shared.processes.count(), 0);
+    assert!(node.reports.try_recv().is_err());
+    node.shared.not_started("p-1", fault);
+    assert!(matches!(node.reported(), Exit::NotStarted { .. }));
+    assert_eq!(node.shared.processes.count(), 0);
 }
 
 #[tokio::test]
 async fn a_node_that_leaves_starts_nothing_more() {
-    let mut place = Place::new().await;
-    let start = place.start();
-    let pid = place.until_launched().await;
-    place.shared.leave(crate::shared::Leave {
+    let mut node = StartingNode::new().await;
+    let start = node.start();
+    let pid = node.until_launched().await;
+    node.shared.leave(crate::shared::Leave {
         grace: LONG,
         is_masters: false,
     });
-    place.shared.end_all(LONG).await;
+    node.shared.end_all(LONG).await;
     let fault = outcome(start).await.unwrap_err();
     assert_eq!(fault.code, FaultCode::Unavailable);
-    assert_eq!(
-        (place.launched(), child::started_at(pid)),
-        (vec![pid], None)
-    );
+    assert_eq!((node.launched(), child::started_at(pid)), (vec![pid], None));
     // The program is not to blame, and is started elsewhere.
-    assert_eq!(place.reported(), Exit::NodeLeft);
+    assert_eq!(node.reported(), Exit::NodeLeft);
 }
 
 #[tokio::test]
 async fn a_start_that_is_asked_for_again_starts_nothing_more() {
-    let mut place = Place::new().await;
-    let first = place.start();
-    let pid = place.until_launched().await;
-    let again = place.start();
+    let mut node = StartingNode::new().await;
+    let first = node.start();
+    let pid = node.until_launched().await;
+    let again = node.start();
     tokio::task::yield_now().await;
-    place.put("launcher.open");
+    node.put("launcher.open");
     assert_eq!(outcome(first).await, Ok(pid));
     assert_eq!(outcome(again).await, Ok(pid));
-    assert_eq!(outcome(place.start()).await, Ok(pid));
+    assert_eq!(outcome(node.start()).await, Ok(pid));
 
-    place.shared.stop("p-1", Duration::ZERO, "a test");
-    place
-        .until("it ends", |place| place.shared.processes.count() == 0)
+    node.shared.stop("p-1", Duration::ZERO, "a test");
+    node.until("it ends", |node| node.shared.processes.count() == 0)
         .await;
-    let ended = place.reported();
+    let ended = node.reported();
     assert!(matches!(ended, Exit::Signal { .. }), "{ended:?}");
     // Another Master leads, to which neither the answer nor the end came.
-    assert_eq!(outcome(place.start()).await, Ok(pid));
-    assert_eq!(place.reported(), ended);
-    assert_eq!(place.launched(), [pid]);
-    assert_eq!(place.shared.processes.count(), 0);
+    assert_eq!(outcome(node.start()).await, Ok(pid));
+    assert_eq!(node.reported(), ended);
+    assert_eq!(node.launched(), [pid]);
+    assert_eq!(node.shared.processes.count(), 0);
 }
 
 /// The node is killed before the Master knows how the program ended. The program would be started again if it were lost.
 #[tokio::test]
 async fn an_end_that_the_master_does_not_know_of_outlives_the_node() {
-    let mut place = Place::new().await;
-    place.put("launcher.open");
-    let pid = outcome(place.start()).await.unwrap();
-    place.shared.stop("p-1", Duration::ZERO, "a test");
-    let is_noted = |place: &Place| place.noted().is_some();
-    place.until("its end is noted", is_noted).await;
-    let ended = place.reported();
-    assert_eq!(place.noted(), Some(ended.clone()));
+    let mut node = StartingNode::new().await;
+    node.put("launcher.open");
+    let pid = outcome(node.start()).await.unwrap();
+    node.shared.stop("p-1", Duration::ZERO, "a test");
+    let is_noted = |node: &StartingNode| node.noted().is_some();
+    node.until("its end is noted", is_noted).await;
+    let ended = node.reported();
+    assert_eq!(node.noted(), Some(ended.clone()));
     assert!(!ended.is_of_its_node());
 
-    let mut again = Place::new().await;
-    let noted = place.shared.memory.processes().unwrap();
+    let mut again = StartingNode::new().await;
+    let noted = node.shared.memory.processes().unwrap();
     again.shared.memory.keep_process(&noted[0]).unwrap();
     again.shared.take_over(noted);
     assert_eq!(again.shared.processes.count(), 0);
@@ -263,17 +252,17 @@ async fn an_end_that_the_master_does_not_know_of_outlives_the_node() {
 
 #[tokio::test]
 async fn all_that_ask_for_a_start_hear_that_it_failed() {
-    let place = Place::new().await;
-    let first = place.start();
-    place.until_launched().await;
-    let again = place.start();
+    let node = StartingNode::new().await;
+    let first = node.start();
+    node.until_launched().await;
+    let again = node.start();
     tokio::task::yield_now().await;
-    place.put("launcher.fails");
-    place.put("launcher.open");
+    node.put("launcher.fails");
+    node.put("launcher.open");
     let fault = outcome(first).await.unwrap_err();
     assert_eq!(fault.code, FaultCode::StartFailed);
     assert_eq!(outcome(again).await, Err(fault));
     // One start has tried both modes.
-    assert_eq!(place.launched().len(), 2);
-    assert_eq!(place.shared.processes.count(), 0);
+    assert_eq!(node.launched().len(), 2);
+    assert_eq!(node.shared.processes.count(), 0);
 }

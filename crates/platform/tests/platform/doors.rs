@@ -11,7 +11,7 @@ use sealbus_control::authority::AuthorityRequest;
 use sealbus_control::clock::now;
 use sealbus_control::node::ONTOLOGY;
 use sealbus_control::operators::{self, socket_in};
-use sealbus_control::rpc::{self, Caller, Frame, Incoming, LONGEST_FRAME, codec};
+use sealbus_control::rpc::{self, Frame, Incoming, LONGEST_FRAME, RpcCaller, codec};
 use sealbus_control::{AgentState, Blob, FaultCode};
 use sealbus_enrolment::{ATTACHMENT, ENROLMENT, accept, bind, connect};
 use sealbus_fipa::{AclMessage, Aid, Performative};
@@ -71,7 +71,10 @@ async fn connected(token: &Token) -> tokio_rustls::client::TlsStream<TcpStream> 
 }
 
 /// A process that attaches and asks what it likes, and the secret with which it attaches again.
-async fn attached_as(token: &Token, secret: String) -> (Caller, mpsc::Receiver<Incoming>, String) {
+async fn attached_as(
+    token: &Token,
+    secret: String,
+) -> (RpcCaller, mpsc::Receiver<Incoming>, String) {
     let (caller, incoming, drive) = rpc::open(connected(token).await, LONGEST_FRAME);
     tokio::spawn(drive);
     let (ticket, now, mark) = (secret, now(), None);

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::support::{LONG, Operator, platform};
-use sealbus_bus::{Delivery, Envelope, ReceivedMessage, RefusalReason, SendError};
+use sealbus_bus::{Delivery, ReceivedMessage, RefusalReason, SealedEnvelope, SendError};
 use sealbus_channels::{ChannelPath, Channels, Persistence, Qos};
 use sealbus_control::AgentState;
 use sealbus_control::admin::AgentStatus;
@@ -161,7 +161,7 @@ async fn a_message_is_read_by_its_receiver_alone_and_its_author_is_proved() {
             "spiffe://factory/agent/alice"
         );
         let outer = message.seen().to_owned();
-        let envelope = Envelope::parse(outer.content_bytes().unwrap()).unwrap();
+        let envelope = SealedEnvelope::parse(outer.content_bytes().unwrap()).unwrap();
         let (salt, inside) = message.committed().unwrap();
         assert_eq!(envelope.commitment, Commitment::new(salt, inside));
         assert_ne!(envelope.commitment, Commitment::new(salt, &inside[1..]));

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sealbus_brokers::rabbitmq::{BrokerPorts, ManagedBroker};
+use sealbus_brokers::BrokerPromise;
+use sealbus_brokers::rabbitmq::{BrokerChoice, BrokerPorts, ManagedBroker, RabbitSettings};
 use sealbus_bus::{BoxFuture, Outbox};
 use sealbus_conformance::{Column, KeepingSetting, KeepingWorld, Promise, run_kept};
 use sealbus_control::Rules;
 use sealbus_manifest::Manifest;
-use sealbus_master::{BrokerChoice, BrokerPromise, Master, RabbitSettings};
+use sealbus_master::Master;
 use sealbus_node::Node;
 use sealbus_process::{AgentHandle, Process};
 use sealbus_seal::SecurityLevel;
@@ -95,11 +96,11 @@ impl KeepingSetting for OfNodes {
                 ..Rules::default()
             };
             let broker = self.on_rabbitmq.then(|| {
-                config.settings.rabbitmq = Some(RabbitSettings {
+                config.settings.broker = Some(Arc::new(RabbitSettings {
                     broker: BrokerChoice::Managed,
                     promise: BrokerPromise::Durable,
                     message_life: None,
-                });
+                }));
                 OwnBroker(config.directory.join("broker"))
             });
             let (master, operator, one, two) = platform_of(config, directory.path()).await;

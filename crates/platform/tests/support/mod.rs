@@ -13,7 +13,7 @@ use sealbus_control::Fault;
 use sealbus_control::admin::{AdminRequest, AgentStatus, NodeState, NodeStatus, ask};
 use sealbus_control::ask::Ask;
 use sealbus_control::operators;
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 use sealbus_manifest::isolation::Isolation;
 use sealbus_master::{Master, MasterConfig, PlatformSettings};
 use sealbus_node::{IsolationConfig, Node, NodeConfig, SLOTS};
@@ -26,7 +26,7 @@ pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Far longer than anything takes, so that a test never depends on how fast things go.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-pub(crate) struct Operator(Caller);
+pub(crate) struct Operator(RpcCaller);
 
 impl Operator {
     pub(crate) async fn of(master: &Master) -> Self {

@@ -61,7 +61,7 @@ impl Process {
         let identity = identity.or_else(|| shared.certifier.identity_of(name));
         let certified = shared
             .certifier
-            .certify(subject, &whole, identity, false)
+            .request_certificate(subject, &whole, identity, false)
             .await
             .map_err(|source| OpenAgentError::Certification {
                 agent: whole.clone(),

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::again::again;
 use sealbus_control::attachment::{FrozenPart, ask};
 use sealbus_control::host::Command;
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 use sealbus_control::{Blob, Fault, FaultCode, FrozenAgent};
 
 /// Size of a part in bytes, before base64.
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The connection to the node; none while it is lost.
-type Node = watch::Receiver<Option<Caller>>;
+type Node = watch::Receiver<Option<RpcCaller>>;
 
 /// Part `index` of `bytes`. Returns none beyond the end.
 pub fn part_of(bytes: &[u8], index: u32) -> Option<FrozenPart> {
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
     use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
-    use sealbus_control::rpc::{self, Answer, Closed, Incoming, LONGEST_FRAME};
+    use sealbus_control::rpc::{self, Answer, ConnectionClosed, Incoming, LONGEST_FRAME};
 
     proptest! {
         #[test]
@@ -138,10 +138,10 @@ mod tests {
 
     /// A connection, with the node's end of it.
     struct Connection {
-        process: Caller,
+        process: RpcCaller,
         asked: mpsc::Receiver<Incoming>,
-        _node: Caller,
-        driving: JoinHandle<Closed>,
+        _node: RpcCaller,
+        driving: JoinHandle<ConnectionClosed>,
     }
 
     impl Connection {
@@ -177,7 +177,7 @@ mod tests {
     async fn handing_over(
         state: usize,
         connection: &Connection,
-    ) -> (watch::Sender<Option<Caller>>, mpsc::Receiver<Command>) {
+    ) -> (watch::Sender<Option<RpcCaller>>, mpsc::Receiver<Command>) {
         let (commands, mut told) = mpsc::channel(8);
         let (way, node) = watch::channel(Some(connection.process.clone()));
         tokio::spawn(freeze_and_hand_over(FREEZE, commands, node));

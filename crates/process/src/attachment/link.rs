@@ -10,12 +10,12 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::{AttachError, PATIENCE, handover};
+use super::{NodeAttachError, PATIENCE, handover};
 use sealbus_control::attachment::{AttachmentNotice, MARK, Welcome, ask};
 use sealbus_control::clock::now;
 use sealbus_control::host::Command;
 use sealbus_control::local::Stream;
-use sealbus_control::rpc::{self, Caller, Closed, Incoming, LONGEST_FRAME};
+use sealbus_control::rpc::{self, ConnectionClosed, Incoming, LONGEST_FRAME, RpcCaller};
 use sealbus_control::traffic::{ProcessAnswer, ProcessRequest};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_enrolment::{ATTACHMENT, connect};
@@ -44,16 +44,16 @@ pub(super) struct Link {
     way: Way,
     secret: String,
     open: Open,
-    caller: watch::Sender<Option<Caller>>,
+    caller: watch::Sender<Option<RpcCaller>>,
     commands: mpsc::Sender<Command>,
     /// The handover of the last freeze, until the node gives that up.
     handover: JoinSet<()>,
 }
 
 struct Open {
-    caller: Caller,
+    caller: RpcCaller,
     incoming: mpsc::Receiver<Incoming>,
-    driving: JoinHandle<Closed>,
+    driving: JoinHandle<ConnectionClosed>,
 }
 
 impl Link {
@@ -61,7 +61,7 @@ impl Link {
         way: Way,
         ticket: String,
         commands: mpsc::Sender<Command>,
-    ) -> Result<(Self, Box<Welcome>, watch::Receiver<Option<Caller>>), AttachError> {
+    ) -> Result<(Self, Box<Welcome>, watch::Receiver<Option<RpcCaller>>), NodeAttachError> {
         let (open, welcome) = attach(&way, ticket).await?;
         let (caller, receiver) = watch::channel(Some(open.caller.clone()));
         let secret = welcome.reattach.clone();
@@ -178,11 +178,11 @@ impl Link {
                     return Ok(());
                 }
                 // The node refuses this process for good.
-                Err(AttachError::Refused(fault)) if fault.code != FaultCode::Unavailable => {
+                Err(NodeAttachError::Refused(fault)) if fault.code != FaultCode::Unavailable => {
                     return Err(fault.to_string());
                 }
                 // The node is there and answers late. It may be starting on a slow disk.
-                Err(AttachError::Refused(_)) => since = Instant::now(),
+                Err(NodeAttachError::Refused(_)) => since = Instant::now(),
                 Err(error) if since.elapsed() > GIVE_UP => return Err(error.to_string()),
                 Err(_) => {}
             }
@@ -218,12 +218,12 @@ async fn answer_node(
     }
 }
 
-async fn attach(way: &Way, ticket: String) -> Result<(Open, Box<Welcome>), AttachError> {
+async fn attach(way: &Way, ticket: String) -> Result<(Open, Box<Welcome>), NodeAttachError> {
     match way {
         Way::Local(path) => {
-            let stream = Stream::connect(path)
-                .await
-                .map_err(|error| AttachError::unreachable(&path.display().to_string(), &error))?;
+            let stream = Stream::connect(path).await.map_err(|error| {
+                NodeAttachError::unreachable(&path.display().to_string(), &error)
+            })?;
             introduce(stream, ticket, None).await
         }
         Way::Remote {
@@ -232,7 +232,7 @@ async fn attach(way: &Way, ticket: String) -> Result<(Open, Box<Welcome>), Attac
             root,
             folder,
         } => {
-            let unreachable = |why| AttachError::Unreachable {
+            let unreachable = |why| NodeAttachError::Unreachable {
                 address: addresses.join(", "),
                 why,
             };
@@ -269,7 +269,7 @@ async fn introduce<S>(
     stream: S,
     ticket: String,
     mark: Option<String>,
-) -> Result<(Open, Box<Welcome>), AttachError>
+) -> Result<(Open, Box<Welcome>), NodeAttachError>
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use sealbus_control::ask::Ask;
 use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest, Welcome};
 use sealbus_control::host::{Command, Host, Membership};
-use sealbus_control::rpc::Caller;
+use sealbus_control::rpc::RpcCaller;
 use sealbus_control::{Fault, FaultCode};
 
 pub use handover::part_of;
@@ -33,7 +33,7 @@ const COMMANDS: usize = 64;
 
 /// The reason why a process could not attach to its node.
 #[derive(Debug, thiserror::Error)]
-pub enum AttachError {
+pub enum NodeAttachError {
     /// The address is not the address of a node.
     #[error("`{0}` is not a node's address: set SEALBUS_ATTACH to unix:/path/to/socket or {TLS}")]
     NoAddress(String),
@@ -57,7 +57,7 @@ pub enum AttachError {
 pub struct Attachment {
     membership: Membership,
     folder: Option<PathBuf>,
-    caller: watch::Receiver<Option<Caller>>,
+    caller: watch::Receiver<Option<RpcCaller>>,
     commands: Mutex<Option<mpsc::Receiver<Command>>>,
 }
 
@@ -67,13 +67,13 @@ impl Attachment {
     /// where the node is, as in [`join`](Self::join).
     ///
     /// # Errors
-    /// [`AttachError`].
-    pub async fn attach(address: &str, ticket: &str) -> Result<Self, AttachError> {
+    /// [`NodeAttachError`].
+    pub async fn attach(address: &str, ticket: &str) -> Result<Self, NodeAttachError> {
         let folder = std::env::var_os("SEALBUS_FOLDER").map(PathBuf::from);
         let attached = match address.strip_prefix("unix:") {
             _ if address == TLS => Self::over_network(ticket, folder.clone()).await?,
             Some(path) => Self::open(Way::Local(path.into()), ticket.to_owned()).await?,
-            None => return Err(AttachError::NoAddress(address.to_owned())),
+            None => return Err(NodeAttachError::NoAddress(address.to_owned())),
         };
         Ok(attached.in_folder(folder))
     }
@@ -88,13 +88,13 @@ impl Attachment {
     /// Joins with a ticket, as a program that the platform did not start.
     ///
     /// # Errors
-    /// [`AttachError`].
-    pub async fn join(ticket: &str) -> Result<Self, AttachError> {
+    /// [`NodeAttachError`].
+    pub async fn join(ticket: &str) -> Result<Self, NodeAttachError> {
         Self::over_network(ticket, None).await
     }
 
     /// `folder` is that of a program which the node started.
-    async fn over_network(ticket: &str, folder: Option<PathBuf>) -> Result<Self, AttachError> {
+    async fn over_network(ticket: &str, folder: Option<PathBuf>) -> Result<Self, NodeAttachError> {
         let token = Token::parse(Purpose::Ticket, ticket)?;
         let way = Way::Remote {
             addresses: token.addresses().to_vec(),
@@ -105,7 +105,7 @@ impl Attachment {
         Self::open(way, secret_text(token.secret())).await
     }
 
-    async fn open(way: Way, ticket: String) -> Result<Self, AttachError> {
+    async fn open(way: Way, ticket: String) -> Result<Self, NodeAttachError> {
         let (commands, received) = mpsc::channel(COMMANDS);
         let (link, welcome, caller) = Link::open(way, ticket, commands).await?;
         tokio::spawn(link.run());
@@ -189,7 +189,7 @@ impl Host for Attachment {
     }
 }
 
-impl AttachError {
+impl NodeAttachError {
     fn unreachable(address: &str, error: &io::Error) -> Self {
         Self::Unreachable {
             address: address.to_owned(),

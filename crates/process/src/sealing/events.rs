@@ -16,7 +16,7 @@ use sealbus_seal::{Credential, Fingerprint, Identity, Serial, Timestamp};
 
 use super::memberships::Memberships;
 use super::owned::Owned;
-use super::{MOST, NoKey, PATIENCE, Sealing};
+use super::{MOST, NoKey, PATIENCE, ProcessSealer};
 use crate::certification::Certified;
 use crate::now;
 
@@ -71,7 +71,7 @@ fn not_sealed(error: &GroupError) -> NotSealed {
     NotSealed(error.to_string())
 }
 
-impl Sealing {
+impl ProcessSealer {
     /// The key package that an agent of this process states under this certificate.
     pub(super) fn offer(&self, certified: &Certified) -> Result<Vec<u8>, GroupError> {
         let certificate = &certified.certificate;
@@ -416,7 +416,7 @@ impl Sealing {
     }
 }
 
-impl EventSealer for Sealing {
+impl EventSealer for ProcessSealer {
     fn is_for_all(&self) -> bool {
         Sealer::is_for_all(self)
     }

@@ -11,7 +11,7 @@ use sealbus_seal::encryption::{CertifiedEncryptionKey, Encapsulation, Opening, S
 use sealbus_seal::{Certificate, Identity};
 use zeroize::Zeroizing;
 
-use super::{Sealing, stated, unusable};
+use super::{ProcessSealer, stated, unusable};
 use crate::certification::Certified;
 use crate::freeze::Resting;
 use crate::keyring::{Keyring, NotAKeyring};
@@ -27,7 +27,7 @@ fn context_of_keys(agent: &str) -> Vec<u8> {
     [b"sealbus former keys v2\0", agent.as_bytes()].concat()
 }
 
-impl Sealing {
+impl ProcessSealer {
     /// Seals the keys of this process to the key that `agent`, which moves with these messages, states in its new process.
     fn hand_over<'m>(
         &self,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use sealbus_control::attachment::ask;
 use sealbus_control::{Blob, Fault};
 
-use super::{PAUSE, Sealing, stated};
+use super::{PAUSE, ProcessSealer, stated};
 use crate::again::again;
 use crate::certification::Certified;
 use crate::{Shared, now};
 
-impl Sealing {
+impl ProcessSealer {
     /// States the process's key as that of an agent, with the agent's key package for groups, and tells the platform.
     async fn publish(&self, agent: &str, certified: &Certified) -> Result<(), Fault> {
         let key = self

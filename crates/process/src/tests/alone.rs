@@ -10,6 +10,19 @@ async fn open(lifetime: Duration) -> (Process, Arc<TestHost>, mpsc::Sender<Comma
 }
 
 #[tokio::test]
+async fn a_transport_of_a_later_version_is_refused_by_its_name() {
+    let (mut host, _tell) = TestHost::new(&World::new(), &["alice"], HOUR, Vec::new());
+    let later = r#"{ "kind": "pigeons", "addresses": ["10.0.0.5:1"] }"#;
+    let membership = &mut Arc::get_mut(&mut host).unwrap().membership;
+    membership.platform.transport = serde_json::from_str(later).unwrap();
+    let error = Process::open(host, None).await.err().unwrap();
+    let OpenError::Description(why) = &error else {
+        panic!("{error}");
+    };
+    assert!(why.contains("no transport pigeons"), "{why}");
+}
+
+#[tokio::test]
 async fn certified_agents_talk_and_leave() {
     let (process, host, _tell) = open(HOUR).await;
     let alice = process.agent("alice").await.unwrap();

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use super::*;
 use crate::channel_log::NodeLogs;
 use sealbus_control::channel_log::{KeptLog, LogAnswer, LogRequest};
-use sealbus_keeping::channel_log::ChannelLogs;
+use sealbus_keeping::channel_log::KeptChannelLogs;
 
 /// A guard against waiting for ever.
 pub(super) const LONG: Duration = Duration::from_secs(120);
@@ -25,7 +25,7 @@ pub(super) const NODE: &str = "node-1";
 /// A node that can be killed.
 pub(super) struct Node {
     folder: PathBuf,
-    running: Mutex<Option<(Journal, Arc<ChannelLogs>)>>,
+    running: Mutex<Option<(Journal, Arc<KeptChannelLogs>)>>,
     chance: Mutex<Random>,
     /// Whether requests and answers are lost.
     pub(super) is_lossy: AtomicBool,
@@ -56,7 +56,8 @@ impl Node {
         let (journal, report) = Journal::open(&self.folder, JournalConfig::default()).unwrap();
         assert!(report.damaged.is_empty() || self.is_damaged.load(Ordering::SeqCst));
         let platform = PlatformName::new("factory").unwrap();
-        let logs = ChannelLogs::open(journal.clone(), &report, NODE, platform, 1 << 20).unwrap();
+        let logs =
+            KeptChannelLogs::open(journal.clone(), &report, NODE, platform, 1 << 20).unwrap();
         logs.obey(&Rules::default());
         if let Some((channel, retention)) = &*self.retention.lock() {
             logs.retain(channel, *retention).unwrap();
@@ -64,7 +65,7 @@ impl Node {
         *self.running.lock() = Some((journal, Arc::new(logs)));
     }
 
-    pub(super) fn logs(&self) -> Option<Arc<ChannelLogs>> {
+    pub(super) fn logs(&self) -> Option<Arc<KeptChannelLogs>> {
         self.running.lock().as_ref().map(|(_, logs)| logs.clone())
     }
 

@@ -109,18 +109,24 @@ async fn a_revoked_agent_is_cut_off_everywhere() {
     assert_eq!(read_proved(&mut bob, "alice@factory").await, "3");
 }
 
+/// A process that listens and answers nobody.
+async fn deaf_process() -> (tokio::net::TcpListener, AgentLocation) {
+    let deaf = tokio::net::TcpListener::bind((ADDRESS, 0)).await.unwrap();
+    let contact = ProcessContact {
+        node: "node-2".to_owned(),
+        process: ProcessId::random().unwrap().to_string(),
+        address: deaf.local_addr().unwrap(),
+    };
+    (deaf, AgentLocation::Process(contact))
+}
+
 #[tokio::test]
 async fn senders_of_a_process_that_was_given_up_hear_what_was_not_confirmed() {
     let world = World::new();
     let (process, _, _tell) = open(&world, &["alice"], HOUR).await;
     let mut alice = process.agent("alice").await.unwrap();
     // Nobody answers for bob, and nobody knows where carol is.
-    let deaf = tokio::net::TcpListener::bind((ADDRESS, 0)).await.unwrap();
-    let bob = AgentLocation::Process(ProcessContact {
-        node: "node-2".to_owned(),
-        process: ProcessId::random().unwrap().to_string(),
-        address: deaf.local_addr().unwrap(),
-    });
+    let (_deaf, bob) = deaf_process().await;
     world.place("bob", bob).await;
     world.place("carol", AgentLocation::InTransit).await;
     for number in 0..3 {
@@ -312,18 +318,23 @@ async fn publish_error(
     published.unwrap_err()
 }
 
+/// It waits in the bus until the receiver is found, and then in the transport until the other process has it.
 #[tokio::test]
 async fn what_a_process_still_holds_at_its_end_is_counted() {
     let world = World::new();
     let (process, _, _tell) = open(&world, &["alice"], HOUR).await;
     let alice = process.agent("alice").await.unwrap();
-    // Nobody knows where carol is.
+    // Nobody knows where carol is, and nobody answers for bob.
     world.place("carol", AgentLocation::InTransit).await;
-    for number in 0..3 {
-        let message = numbered(&process, "carol", number);
-        alice.send(message).await.unwrap();
+    let (_deaf, bob) = deaf_process().await;
+    world.place("bob", bob).await;
+    for (receiver, count) in [("carol", 3), ("bob", 4)] {
+        for number in 0..count {
+            let message = numbered(&process, receiver, number);
+            alice.send(message).await.unwrap();
+        }
     }
     drop(alice);
     process.close().await;
-    assert_eq!(process.bus().counters().undeliverable, 3);
+    assert_eq!(process.bus().counters().undeliverable, 7);
 }

@@ -1,4 +1,4 @@
-//! Sealed events of queue groups, and what publishers are told of sealed events that do not arrive.
+//! Sealed events of queue groups and of subscribers that move, and what publishers are told of sealed events that do not arrive.
 
 use sealbus_channels::{Channels, Qos, Subscription, SubscriptionOptions};
 
@@ -62,6 +62,39 @@ async fn an_event_of_a_queue_group_comes_back_if_its_worker_never_has_a_key() {
         "{why}"
     );
     drop(bobs);
+}
+
+/// The place that a subscriber leaves has no key for what is sealed to the other place.
+#[tokio::test]
+async fn a_subscriber_that_moves_opens_each_sealed_event_in_one_of_its_two_places() {
+    let world = World::new();
+    let (one, mut alice, two, bob) = alice_and_bob(&world).await;
+    let mut bobs = subscribe(&two, &bob, options());
+    publish(&one, &alice, "1").await;
+    assert_eq!(next_of(&mut bobs, &mut alice).await, "1");
+    bob.come_to_rest();
+    let three = open(&world, &["bob"]).await;
+    know_each_other(&[&one, &two, &three]);
+    let moved = three.agent("bob").await.unwrap();
+    let mut latter = subscribe(&three, &moved, options());
+    let channels = Channels::of(one.bus());
+    while channels.subscriptions().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(publish(&one, &alice, "2").await.processes, 1);
+    assert_eq!(next_of(&mut latter, &mut alice).await, "2");
+    // The move is over.
+    drop(bob);
+    while channels.subscriptions().len() > 1 {
+        tokio::task::yield_now().await;
+    }
+    publish(&one, &alice, "3").await;
+    assert_eq!(next_of(&mut latter, &mut alice).await, "3");
+    let all = channels.until_delivered("alice@factory", Duration::from_secs(60));
+    assert_eq!(all.await, []);
+    let told = alice.mailbox().try_recv();
+    assert!(told.is_none(), "{told:?}");
+    assert_eq!(two.bus().refusals().total(), 0);
 }
 
 #[tokio::test]

@@ -98,7 +98,7 @@ impl TestPlatform {
 pub(crate) struct Said {
     pub(crate) batch: SignedBatch,
     pub(crate) entries: Vec<AuthorEntry>,
-    delegations: Vec<sealbus_proof::Delegation>,
+    delegations: Vec<sealbus_proof::BatchKeyDelegation>,
     statements: Vec<Vec<Hash>>,
 }
 

@@ -5,7 +5,7 @@
 
 use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 
-use crate::{Initiator, Outcome, Participant, Protocol, SendError, To};
+use crate::{ActError, Initiator, Outcome, Participant, Protocol, To};
 
 pub(crate) fn aid(name: &str) -> Aid {
     Aid::new(name).unwrap()
@@ -27,15 +27,12 @@ pub(crate) fn plays(protocol: &'static Protocol, sequence: &str, outcome: Outcom
 /// The last act must not be possible.
 pub(crate) fn refuses(protocol: &'static Protocol, sequence: &str) {
     match play(protocol, sequence) {
-        Err(SendError::Forbidden { .. } | SendError::NotOpening { .. }) => {}
+        Err(ActError::Forbidden { .. } | ActError::NotOpening { .. }) => {}
         other => panic!("{sequence}: {other:?}"),
     }
 }
 
-fn play(
-    protocol: &'static Protocol,
-    sequence: &str,
-) -> Result<(Initiator, Participant), SendError> {
+fn play(protocol: &'static Protocol, sequence: &str) -> Result<(Initiator, Participant), ActError> {
     let mut words = sequence.split_whitespace();
     let opening = AclMessage::new(words.next().unwrap().into());
     assert_eq!(words.next(), Some(">"));

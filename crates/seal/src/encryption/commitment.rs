@@ -5,7 +5,7 @@ use std::fmt;
 use aws_lc_rs::digest::{SHA256, digest};
 use zeroize::Zeroizing;
 
-use super::{EncryptionError, Secret};
+use super::{EncryptionError, SharedSecret};
 use crate::key::random;
 
 /// The first bytes of what is hashed. They set it apart from every other kind of statement.
@@ -71,11 +71,11 @@ impl Commitment {
 /// The salts of messages under one secret: SHA-256 of the secret and the number (8 bytes) of each. Both have one length, and the
 /// secret is used for nothing else, so the hash needs no key of its own. Whoever has the secret knows all salts; one salt shows
 /// nothing of another one.
-pub struct Salts(Secret);
+pub struct Salts(SharedSecret);
 
 impl Salts {
     /// The salts under a secret that is used for nothing else.
-    pub fn new(secret: Secret) -> Self {
+    pub fn new(secret: SharedSecret) -> Self {
         Self(secret)
     }
 

@@ -6,7 +6,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, Algorithm, LessSafeKey, Nonce, UnboundKe
 use aws_lc_rs::hmac;
 use zeroize::Zeroizing;
 
-use super::{Encapsulation, EncryptionError, EncryptionKey, EncryptionPublicKey, Secret};
+use super::{Encapsulation, EncryptionError, EncryptionKey, EncryptionPublicKey, SharedSecret};
 
 /// A nonce's length, for every AEAD of HPKE.
 const NONCE: usize = 12;
@@ -28,7 +28,7 @@ const SUITE: Suite = Suite {
 };
 
 impl Suite {
-    fn extract(&self, salt: &[u8], label: &[u8], secret: &[u8]) -> Secret {
+    fn extract(&self, salt: &[u8], label: &[u8], secret: &[u8]) -> SharedSecret {
         let key = hmac::Key::new(hmac::HMAC_SHA256, salt);
         let mut hash = hmac::Context::with_key(&key);
         self.label(&mut hash, label);
@@ -37,7 +37,13 @@ impl Suite {
     }
 
     /// The first 32 bytes of the expansion: no key of HPKE is longer.
-    fn expand(&self, secret: &Secret, label: &[u8], context: &[u8], length: u8) -> Secret {
+    fn expand(
+        &self,
+        secret: &SharedSecret,
+        label: &[u8],
+        context: &[u8],
+        length: u8,
+    ) -> SharedSecret {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_slice());
         let mut hash = hmac::Context::with_key(&key);
         hash.update(&[0, length]);
@@ -56,27 +62,27 @@ impl Suite {
     }
 }
 
-fn bytes_of(tag: &hmac::Tag) -> Secret {
-    let mut bytes = Secret::default();
+fn bytes_of(tag: &hmac::Tag) -> SharedSecret {
+    let mut bytes = SharedSecret::default();
     bytes.copy_from_slice(tag.as_ref());
     bytes
 }
 
 /// The messages under one secret, at either side, in mode base.
-pub struct Messages {
+pub struct EncryptionContext {
     key: LessSafeKey,
     first_nonce: Zeroizing<[u8; NONCE]>,
-    exporter: Secret,
+    exporter: SharedSecret,
     /// The number of the next message.
     number: u64,
 }
 
-impl Messages {
+impl EncryptionContext {
     /// The messages under the shared secret of a KEM. Both sides must have the same `info`.
     ///
     /// # Errors
     /// If the AEAD takes no key.
-    pub fn new(suite: &Suite, secret: &Secret, info: &[u8]) -> Result<Self, EncryptionError> {
+    pub fn new(suite: &Suite, secret: &SharedSecret, info: &[u8]) -> Result<Self, EncryptionError> {
         // Mode base: no secret was agreed before.
         let mut context = vec![0];
         context.extend_from_slice(suite.extract(&[], b"psk_id_hash", &[]).as_slice());
@@ -100,7 +106,7 @@ impl Messages {
     }
 
     /// A further secret of both sides, for this purpose (RFC 9180 section 5.3).
-    pub fn export(&self, suite: &Suite, purpose: &[u8]) -> Secret {
+    pub fn export(&self, suite: &Suite, purpose: &[u8]) -> SharedSecret {
         suite.expand(&self.exporter, b"sec", purpose, EXPORTED)
     }
 
@@ -168,12 +174,12 @@ impl Messages {
 }
 
 /// The sender's side: seals messages to one receiver.
-pub struct Sealing(Messages);
+pub struct Sealing(EncryptionContext);
 
 /// The receiver's side: opens the messages of one [`Sealing`], each once and in order.
 pub struct Opening {
-    secret: Secret,
-    messages: Messages,
+    secret: SharedSecret,
+    messages: EncryptionContext,
 }
 
 impl Sealing {
@@ -186,7 +192,10 @@ impl Sealing {
         info: &[u8],
     ) -> Result<(Encapsulation, Self), EncryptionError> {
         let (encapsulation, secret) = receiver.encapsulate()?;
-        Ok((encapsulation, Self(Messages::new(&SUITE, &secret, info)?)))
+        Ok((
+            encapsulation,
+            Self(EncryptionContext::new(&SUITE, &secret, info)?),
+        ))
     }
 
     /// The number of the next message, from 0.
@@ -195,7 +204,7 @@ impl Sealing {
     }
 
     /// A further secret of both sides, for this purpose.
-    pub fn export(&self, purpose: &[u8]) -> Secret {
+    pub fn export(&self, purpose: &[u8]) -> SharedSecret {
         self.0.export(&SUITE, purpose)
     }
 
@@ -223,20 +232,20 @@ impl Opening {
     ///
     /// # Errors
     /// If the AEAD takes no key.
-    pub fn with_secret(secret: Secret, info: &[u8]) -> Result<Self, EncryptionError> {
+    pub fn with_secret(secret: SharedSecret, info: &[u8]) -> Result<Self, EncryptionError> {
         Ok(Self {
-            messages: Messages::new(&SUITE, &secret, info)?,
+            messages: EncryptionContext::new(&SUITE, &secret, info)?,
             secret,
         })
     }
 
     /// The secret. Whoever has it opens all messages under it.
-    pub fn secret(&self) -> &Secret {
+    pub fn secret(&self) -> &SharedSecret {
         &self.secret
     }
 
     /// A further secret of both sides, for this purpose.
-    pub fn export(&self, purpose: &[u8]) -> Secret {
+    pub fn export(&self, purpose: &[u8]) -> SharedSecret {
         self.messages.export(&SUITE, purpose)
     }
 

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::aead::{AES_128_GCM, CHACHA20_POLY1305};
 
-use super::context::{Messages, Suite};
+use super::context::{EncryptionContext, Suite};
 use super::*;
 
 /// An instance of RFC 9180, appendix A, in mode base with X25519.
@@ -94,9 +94,9 @@ fn secret_of<const LENGTH: usize>(digits: &str) -> [u8; LENGTH] {
 #[test]
 fn messages_are_sealed_as_the_rfc_says() {
     for known in KNOWN {
-        let secret = Secret::new(secret_of(known.secret));
-        let mut sealing = Messages::new(&known.suite, &secret, INFO).unwrap();
-        let mut opening = Messages::new(&known.suite, &secret, INFO).unwrap();
+        let secret = SharedSecret::new(secret_of(known.secret));
+        let mut sealing = EncryptionContext::new(&known.suite, &secret, INFO).unwrap();
+        let mut opening = EncryptionContext::new(&known.suite, &secret, INFO).unwrap();
         let mut expected = known.sealed.iter().peekable();
         for number in 0..=256_u64 {
             let associated = format!("Count-{number}");
@@ -140,8 +140,8 @@ fn what_another_implementation_sealed_is_opened() {
 #[test]
 fn further_secrets_are_those_of_the_standard() {
     let Known { suite, secret, .. } = &KNOWN[0];
-    let secret = Secret::new(secret_of(secret));
-    let messages = Messages::new(suite, &secret, INFO).unwrap();
+    let secret = SharedSecret::new(secret_of(secret));
+    let messages = EncryptionContext::new(suite, &secret, INFO).unwrap();
     for (purpose, answer) in [
         (
             &b""[..],
@@ -164,7 +164,7 @@ fn further_secrets_are_those_of_the_standard() {
 #[test]
 fn a_secret_is_used_for_a_bounded_number_of_messages() {
     let suite = &KNOWN[0].suite;
-    let mut sealing = Messages::new(suite, &Secret::default(), INFO).unwrap();
+    let mut sealing = EncryptionContext::new(suite, &SharedSecret::default(), INFO).unwrap();
     sealing.set_number(u64::MAX);
     let sealed = sealing.seal(b"", &mut MESSAGE.to_vec());
     assert_eq!(sealed, Err(EncryptionError::Exhausted));

@@ -11,7 +11,7 @@ use rustls::{
     AlertDescription, ClientConfig, ClientConnection, ConnectionCommon, Error as RustlsError,
     NamedGroup, ProtocolVersion, ServerConfig, ServerConnection, SideData,
 };
-use sealbus_seal::binding::{Binding, Channel, Role};
+use sealbus_seal::binding::{Binding, BoundConnection, Role};
 use sealbus_seal::tls::{self, Acceptor, CertificateSource, Connector, ExpectedPeer, TlsError};
 use sealbus_seal::{Identity, IdentityKind, SecurityLevel, SignatureAlgorithm, VerifyError};
 use support::{SKEW, TestPlatform};
@@ -147,10 +147,11 @@ fn both_ends_know_each_other(platform: &TestPlatform) {
     assert_eq!(ends.client.tls13_tickets_received(), 0);
 
     // An agent of each process proves itself to the other on this connection.
-    let channel =
-        |connection: &ConnectionCommon<_>| Channel::of(connection, SecurityLevel::Auth, 1).unwrap();
+    let channel = |connection: &ConnectionCommon<_>| {
+        BoundConnection::of(connection, SecurityLevel::Auth, 1).unwrap()
+    };
     let at_client = channel(&ends.client);
-    let at_server = Channel::of(&ends.server, SecurityLevel::Auth, 1).unwrap();
+    let at_server = BoundConnection::of(&ends.server, SecurityLevel::Auth, 1).unwrap();
     let alice = platform.credential(&platform.agent("alice"));
     let proof = Binding::prove(&alice, &at_client, Role::Client).unwrap();
     let verified = proof
@@ -189,13 +190,13 @@ fn a_proof_is_worthless_on_the_next_connection() {
     };
     let (first, second) = (connect(), connect());
     let alice = platform.credential(&platform.agent("alice"));
-    let channel = Channel::of(&first.client, SecurityLevel::Auth, 1).unwrap();
+    let channel = BoundConnection::of(&first.client, SecurityLevel::Auth, 1).unwrap();
     let proof = Binding::prove(&alice, &channel, Role::Client).unwrap();
-    let channel = Channel::of(&first.server, SecurityLevel::Auth, 1).unwrap();
+    let channel = BoundConnection::of(&first.server, SecurityLevel::Auth, 1).unwrap();
     proof
         .verify(&channel, Role::Client, &platform.trust, platform.now)
         .unwrap();
-    let channel = Channel::of(&second.server, SecurityLevel::Auth, 1).unwrap();
+    let channel = BoundConnection::of(&second.server, SecurityLevel::Auth, 1).unwrap();
     assert!(
         proof
             .verify(&channel, Role::Client, &platform.trust, platform.now)
@@ -212,7 +213,7 @@ fn the_exporter_waits_for_the_handshake() {
         .connect_to_any()
         .unwrap();
     let client = ClientConnection::new(client, tls::server_name()).unwrap();
-    assert!(Channel::of(&client, SecurityLevel::Auth, 1).is_err());
+    assert!(BoundConnection::of(&client, SecurityLevel::Auth, 1).is_err());
 }
 
 #[test]

@@ -11,12 +11,12 @@ use super::Run;
 use crate::context::Voice;
 use crate::supervision::AgentResult;
 
-type Running = Pin<Box<dyn Future<Output = AgentResult> + Send>>;
+type RunningStep = Pin<Box<dyn Future<Output = AgentResult> + Send>>;
 
 /// The work of a behaviour: a plain async function that takes the agent's [`Voice`], or several of them together. A
 /// closure brings everything else that it needs, such as state that it shares with the agent.
 #[derive(Clone)]
-pub struct Step(Arc<dyn Fn(Run) -> Running + Send + Sync>);
+pub struct Step(Arc<dyn Fn(Run) -> RunningStep + Send + Sync>);
 
 impl<F, R> From<F> for Step
 where
@@ -38,7 +38,7 @@ impl Step {
         step.into()
     }
 
-    pub(super) fn run(&self, run: Run) -> Running {
+    pub(super) fn run(&self, run: Run) -> RunningStep {
         (self.0)(run)
     }
 }
@@ -87,7 +87,7 @@ pub fn parallel(steps: impl IntoIterator<Item = Step>) -> Step {
 pub fn first_of(steps: impl IntoIterator<Item = Step>) -> Step {
     let steps: Arc<[Step]> = steps.into_iter().collect();
     Step(Arc::new(move |run: Run| {
-        let all: Vec<Running> = steps.iter().map(|step| step.run(run.clone())).collect();
+        let all: Vec<RunningStep> = steps.iter().map(|step| step.run(run.clone())).collect();
         Box::pin(async move {
             match all.is_empty() {
                 true => Ok(()),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::task::{Context as Waiting, Poll};
+use std::task::{Context as TaskContext, Poll};
 
 use sealbus_bus::Outbox;
 use sealbus_channels::{Channels, ReceivedEvent, SubscriptionOptions};
@@ -150,14 +150,14 @@ impl ChannelSubscription {
     }
 
     /// Like [`next`](Self::next), for callers that write futures themselves. Only the task that polled last is woken.
-    pub fn poll_next(&self, waiting: &mut Waiting<'_>) -> Poll<Option<ChannelEvent>> {
+    pub fn poll_next(&self, waiting: &mut TaskContext<'_>) -> Poll<Option<ChannelEvent>> {
         let polled = self.subscription.poll_recv(waiting);
         polled.map(|received| received.map(ChannelEvent::new))
     }
 
     /// Waits until an event can be taken, without taking it. False: the subscription has [ended](Self::ended), and
     /// nothing is left. For callers that write futures themselves; only the task that polled last is woken.
-    pub fn poll_ready(&self, waiting: &mut Waiting<'_>) -> Poll<bool> {
+    pub fn poll_ready(&self, waiting: &mut TaskContext<'_>) -> Poll<bool> {
         self.subscription.poll_ready(waiting)
     }
 

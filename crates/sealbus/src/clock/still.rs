@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context as Waiting, Poll, Waker};
+use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -115,7 +115,7 @@ pub(crate) struct StillSleep {
 impl Future for StillSleep {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, waiting: &mut Waiting<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, waiting: &mut TaskContext<'_>) -> Poll<()> {
         let clock = self.clock.clone();
         let mut state = clock.state.lock();
         if state.elapsed >= self.due {

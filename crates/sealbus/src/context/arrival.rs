@@ -1,7 +1,7 @@
 //! Arrivals for an agent, from its mailbox or the channels it listens to.
 
 use std::future::poll_fn;
-use std::task::{Context as Waiting, Poll};
+use std::task::{Context as TaskContext, Poll};
 
 use sealbus_bus::ReceivedMessage;
 use sealbus_process::AgentHandle;
@@ -62,7 +62,7 @@ async fn mail(handle: &mut AgentHandle, beside: Beside<'_>) -> Option<ReceivedMe
 
 fn poll_events(
     listening: &mut Vec<(u64, ChannelSubscription)>,
-    waiting: &mut Waiting<'_>,
+    waiting: &mut TaskContext<'_>,
 ) -> Poll<ChannelEvent> {
     let mut index = 0;
     while index < listening.len() {

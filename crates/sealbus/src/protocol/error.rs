@@ -14,7 +14,7 @@ use crate::message::Message;
 pub enum ProtocolError {
     /// The protocol does not allow the message now.
     #[error(transparent)]
-    NotAllowed(#[from] sealbus_protocols::SendError),
+    NotAllowed(#[from] sealbus_protocols::ActError),
     /// A message could not be sent.
     #[error("a message of the conversation could not be sent: {0}")]
     Send(Box<SendError>),

@@ -16,7 +16,7 @@ use crate::conversation::{Undelivered, new_conversation_id};
 use crate::filter::Filter;
 use crate::labour::{Labour, LabourPermit};
 use crate::message::Message;
-use crate::supervision::{Fault, Refuse, answer, judge, saying};
+use crate::supervision::{AtFault, Refuse, answer, judge, saying};
 use crate::trace::{self, Handling};
 
 /// The tools of an agent.
@@ -287,7 +287,7 @@ impl Serving {
             }
             self.voice.tell(answer);
         }
-        if fault == Fault::Agent && !is_only_stopped {
+        if fault == AtFault::Agent && !is_only_stopped {
             let handled = format!("{request} for the tool {}", self.tool.name);
             self.labour.report(handled, error);
         }

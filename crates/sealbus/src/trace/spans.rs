@@ -14,7 +14,7 @@ use sealbus_bus::Provenance;
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::{TraceContext, carried};
-use crate::supervision::Fault;
+use crate::supervision::AtFault;
 
 /// The version of the semantic conventions that the spans follow.
 const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
@@ -120,10 +120,10 @@ impl Drop for Handling {
 }
 
 /// Notes in the current span that its handler returned an error. A refusal that the handler means is no error.
-pub(crate) fn failed(fault: Fault, act: &Performative, error: &(dyn Error + 'static)) {
+pub(crate) fn failed(fault: AtFault, act: &Performative, error: &(dyn Error + 'static)) {
     let current = Context::current();
     let span = current.span();
-    if fault == Fault::Nobody {
+    if fault == AtFault::Nobody {
         span.set_attribute(KeyValue::new("sealbus.answer", act.as_str().to_owned()));
     } else {
         span.record_error(error);

@@ -7,7 +7,7 @@ use sealbus_bus::Provenance;
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::carried;
-use crate::supervision::Fault;
+use crate::supervision::AtFault;
 
 /// The span that ends when a message is accepted. Without the feature there is none.
 pub(crate) struct Sending;
@@ -45,4 +45,4 @@ impl Handling {
 }
 
 /// A handler returned an error.
-pub(crate) fn failed(_: Fault, _: &Performative, _: &(dyn Error + 'static)) {}
+pub(crate) fn failed(_: AtFault, _: &Performative, _: &(dyn Error + 'static)) {}

@@ -21,7 +21,7 @@ use tonic_prost::ProstCodec;
 use tower_service::Service;
 
 use super::LONGEST_ANSWER;
-use super::settings::Member;
+use super::settings::ClusterMember;
 use super::wire::Request;
 
 /// How long a member may take for a connection, and how long for an answer.
@@ -60,7 +60,7 @@ impl From<Status> for CallError {
 
 /// The members of a cluster, and the connection to one of them.
 pub(super) struct Cluster {
-    members: Vec<Member>,
+    members: Vec<ClusterMember>,
     tls: TlsConnector,
     state: tokio::sync::Mutex<State>,
 }
@@ -92,7 +92,7 @@ impl Service<hyper::Request<Body>> for Link {
 }
 
 impl Cluster {
-    pub(super) fn new(members: Vec<Member>, tls: Arc<ClientConfig>) -> Self {
+    pub(super) fn new(members: Vec<ClusterMember>, tls: Arc<ClientConfig>) -> Self {
         Self {
             members,
             tls: TlsConnector::from(tls),
@@ -157,7 +157,7 @@ impl Cluster {
     pub(super) async fn ask_each<R: Request>(
         &self,
         request: &R,
-    ) -> Vec<(&Member, Result<R::Answer, CallError>)> {
+    ) -> Vec<(&ClusterMember, Result<R::Answer, CallError>)> {
         let each = self.members.iter().map(async |member| {
             let asked = match self.connect(member).await {
                 Ok(client) => ask(client, request, ANSWERING).await,
@@ -203,7 +203,7 @@ impl Cluster {
         Err(failures.join("; "))
     }
 
-    async fn connect(&self, member: &Member) -> Result<Grpc<Link>, String> {
+    async fn connect(&self, member: &ClusterMember) -> Result<Grpc<Link>, String> {
         let connecting = async {
             let socket = TcpStream::connect((member.host.as_str(), member.port)).await;
             let socket = socket.map_err(|error| error.to_string())?;

@@ -10,6 +10,8 @@ mod certify;
 mod check;
 mod cluster;
 mod commit;
+#[doc(hidden)]
+pub mod fuzzing;
 mod pieces;
 mod plan;
 mod role;

@@ -19,7 +19,7 @@ pub(super) type Changes = BTreeMap<String, Option<Vec<u8>>>;
 
 /// A part of a large commit, small enough for one transaction.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Part {
+pub(super) struct CommitPart {
     #[prost(message, repeated, tag = "1")]
     pub(super) changes: Vec<Change>,
 }
@@ -118,15 +118,15 @@ impl<'a> Plan<'a> {
 }
 
 /// Divides changes into parts.
-pub(super) fn parts(changes: Vec<Change>) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+pub(super) fn parts(changes: Vec<Change>) -> Vec<CommitPart> {
+    let mut parts: Vec<CommitPart> = Vec::new();
     let (mut operations, mut size) = (0, 0);
     for change in changes {
         operations += change.operations();
         size += change.size();
         let is_full = operations > MOST_CHANGES || size > LONGEST_REQUEST;
         if parts.is_empty() || is_full {
-            parts.push(Part::default());
+            parts.push(CommitPart::default());
             (operations, size) = (change.operations(), change.size());
         }
         if let Some(part) = parts.last_mut() {
@@ -163,13 +163,13 @@ mod tests {
 
     /// The rows and pieces that etcd would have.
     #[derive(Default)]
-    struct Kept {
+    struct KeptRows {
         rows: BTreeMap<String, Vec<u8>>,
         pieces: BTreeMap<String, Vec<u8>>,
         listed: Listed,
     }
 
-    impl Kept {
+    impl KeptRows {
         fn commit(&mut self, changes: &Changes, number: i64) {
             let plan = Plan::new(changes, &self.listed, &format!("one/7.{number}"));
             assert_eq!(plan.listed, self.listed.written);
@@ -240,7 +240,7 @@ mod tests {
 
         #[test]
         fn rows_are_read_as_they_were_written_and_no_piece_is_left(commits in steps()) {
-            let mut kept = Kept::default();
+            let mut kept = KeptRows::default();
             let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
             for (number, changes) in (1..).zip(commits) {
                 kept.commit(&changes, number);

@@ -170,7 +170,7 @@ impl EtcdStore {
     }
 }
 
-fn instance_row(row: &KeyValue) -> Result<InstanceRow, StoreError> {
+pub(super) fn instance_row(row: &KeyValue) -> Result<InstanceRow, StoreError> {
     let damaged = || StoreError::DamagedRow {
         key: String::from_utf8_lossy(&row.key).into_owned(),
         detail: "it names no instance".to_owned(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hyper::Uri;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use sealbus_web::trust::{FileError, certificates, private_key, roots};
+use sealbus_web::trust::{CertificateFileError, certificates, private_key, roots};
 
 /// The file with the certificates (PEM) of the authorities that certify members.
 pub const AUTHORITY_FILE: &str = "ca.pem";
@@ -33,19 +33,19 @@ pub enum EtcdSettingsError {
     Address(String),
     /// A file cannot be read, or holds something else.
     #[error("{0}; `sealbus store certify` makes the files for etcd and the Master")]
-    File(#[from] FileError),
+    File(#[from] CertificateFileError),
 }
 
 /// A member of the cluster.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct ClusterMember {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) name: ServerName<'static>,
     pub(super) origin: Uri,
 }
 
-impl fmt::Display for Member {
+impl fmt::Display for ClusterMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.origin.to_string();
         f.write_str(text.trim_end_matches('/'))
@@ -53,7 +53,9 @@ impl fmt::Display for Member {
 }
 
 impl EtcdSettings {
-    pub(super) fn read(&self) -> Result<(Vec<Member>, Arc<ClientConfig>), EtcdSettingsError> {
+    pub(super) fn read(
+        &self,
+    ) -> Result<(Vec<ClusterMember>, Arc<ClientConfig>), EtcdSettingsError> {
         let members = self.members.iter().map(|text| member(text));
         Ok((members.collect::<Result<_, _>>()?, self.tls()?))
     }
@@ -73,13 +75,13 @@ impl EtcdSettings {
                     .with_root_certificates(roots)
                     .with_client_auth_cert(chain, private)
             })
-            .map_err(|error| FileError::new(&certificate, &error))?;
+            .map_err(|error| CertificateFileError::new(&certificate, &error))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Arc::new(config))
     }
 }
 
-pub(super) fn member(text: &str) -> Result<Member, EtcdSettingsError> {
+pub(super) fn member(text: &str) -> Result<ClusterMember, EtcdSettingsError> {
     let wrong = || EtcdSettingsError::Address(text.chars().take(200).collect());
     let origin: Uri = text.parse().map_err(|_| wrong())?;
     let port = origin.port_u16().ok_or_else(wrong)?;
@@ -92,7 +94,7 @@ pub(super) fn member(text: &str) -> Result<Member, EtcdSettingsError> {
         return Err(wrong());
     }
     let name = ServerName::try_from(host.clone()).map_err(|_| wrong())?;
-    Ok(Member {
+    Ok(ClusterMember {
         host,
         port,
         name,

@@ -10,7 +10,7 @@ use prost::Message;
 
 use super::commit::{Commit, Writer};
 use super::pieces::{InPieces, Listed, PIECE};
-use super::plan::{Change, MOST_CHANGES, Part, Plan, parts};
+use super::plan::{Change, CommitPart, MOST_CHANGES, Plan, parts};
 use super::wire::{Compare, KeyValue, Operation, Outcome, Range, Transaction};
 use super::{EtcdStore, after};
 use crate::{Revision, StoreError};
@@ -137,7 +137,7 @@ impl EtcdStore {
     }
 
     fn changes_of(&self, staged: &KeyValue) -> Result<Vec<Operation>, StoreError> {
-        let part = Part::decode(staged.value.as_slice());
+        let part = CommitPart::decode(staged.value.as_slice());
         let part = part.map_err(|error| StoreError::DamagedRow {
             key: String::from_utf8_lossy(&staged.key).into_owned(),
             detail: error.to_string(),

@@ -21,7 +21,7 @@ async fn send(
     path: &str,
     fields: &[(&str, &str)],
     body: &str,
-) -> Answer {
+) -> HttpAnswer {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in fields {
         request = request.header(*name, *value);
@@ -34,7 +34,7 @@ async fn send(
         .await
 }
 
-async fn post(window: &Arc<Window>, path: &str, key: &str, body: &str) -> Answer {
+async fn post(window: &Arc<Window>, path: &str, key: &str, body: &str) -> HttpAnswer {
     send(
         window,
         Method::POST,
@@ -45,7 +45,7 @@ async fn post(window: &Arc<Window>, path: &str, key: &str, body: &str) -> Answer
     .await
 }
 
-async fn said(answer: Answer) -> serde_json::Value {
+async fn said(answer: HttpAnswer) -> serde_json::Value {
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     serde_json::from_slice(&body).unwrap()
 }

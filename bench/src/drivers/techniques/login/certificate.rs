@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 
 use super::{Party, Reply};
-use crate::drivers::techniques::Refused;
+use crate::drivers::techniques::NotBelieved;
 
 const NONCE: usize = 32;
 /// The purposes of the signatures: neither end can show the other's as its own.
@@ -54,7 +54,7 @@ enum Key {
 }
 
 impl Key {
-    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Refused> {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, NotBelieved> {
         Ok(match self {
             Self::Ed25519(key) => key.sign(message).as_ref().to_vec(),
             Self::Ecdsa(key) => {
@@ -84,7 +84,7 @@ fn authority_params() -> CertificateParams {
 }
 
 impl Authority {
-    pub(crate) fn create(algorithm: Algorithm) -> Result<Self, Refused> {
+    pub(crate) fn create(algorithm: Algorithm) -> Result<Self, NotBelieved> {
         let key = rcgen::KeyPair::generate_for(algorithm.for_making())?;
         Ok(Self {
             algorithm,
@@ -94,7 +94,7 @@ impl Authority {
     }
 
     /// Certifies a new key for an agent.
-    pub(crate) fn certify(&self, name: &str) -> Result<Arc<Certified>, Refused> {
+    pub(crate) fn certify(&self, name: &str) -> Result<Arc<Certified>, NotBelieved> {
         let own = PrivatePkcs8KeyDer::from(self.key.as_slice());
         let own = rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&own, self.algorithm.for_making())?;
         let issuer = Issuer::new(authority_params(), own);
@@ -116,7 +116,7 @@ impl Authority {
             algorithm: self.algorithm,
             root: self.certificate.clone().into(),
             certificate,
-            key: key.map_err(|_| Refused("the new key is none"))?,
+            key: key.map_err(|_| NotBelieved("the new key is none"))?,
         }))
     }
 }
@@ -131,13 +131,13 @@ pub(crate) struct Certified {
 
 impl Certified {
     /// The end that asks, in one login.
-    pub(crate) fn asking(self: Arc<Self>) -> Result<Box<dyn Party>, Refused> {
+    pub(crate) fn asking(self: Arc<Self>) -> Result<Box<dyn Party>, NotBelieved> {
         let nonce = nonce()?;
         Ok(Box::new(Asking { own: self, nonce }))
     }
 
     /// The end that answers, in one login.
-    pub(crate) fn answering(self: Arc<Self>) -> Result<Box<dyn Party>, Refused> {
+    pub(crate) fn answering(self: Arc<Self>) -> Result<Box<dyn Party>, NotBelieved> {
         Ok(Box::new(Answering {
             own: self,
             nonce: nonce()?,
@@ -146,9 +146,9 @@ impl Certified {
     }
 
     /// The certificate with a signature of `parts`.
-    fn prove(&self, parts: &[&[u8]]) -> Result<Vec<u8>, Refused> {
+    fn prove(&self, parts: &[&[u8]]) -> Result<Vec<u8>, NotBelieved> {
         let length = u32::try_from(self.certificate.len())
-            .map_err(|_| Refused("the certificate is too long"))?;
+            .map_err(|_| NotBelieved("the certificate is too long"))?;
         let mut proof = length.to_be_bytes().to_vec();
         proof.extend_from_slice(&self.certificate);
         proof.extend_from_slice(&self.key.sign(&parts.concat())?);
@@ -156,8 +156,8 @@ impl Certified {
     }
 
     /// Checks the certificate of a proof, and its signature of `parts`.
-    fn check(&self, proof: &[u8], usage: KeyUsage, parts: &[&[u8]]) -> Result<(), Refused> {
-        let short = Refused("the proof is too short");
+    fn check(&self, proof: &[u8], usage: KeyUsage, parts: &[&[u8]]) -> Result<(), NotBelieved> {
+        let short = NotBelieved("the proof is too short");
         let (length, rest) = proof.split_first_chunk().ok_or(short)?;
         let length = u32::from_be_bytes(*length) as usize;
         let (certificate, signature) = rest.split_at_checked(length).ok_or(short)?;
@@ -172,7 +172,7 @@ impl Certified {
     }
 }
 
-fn nonce() -> Result<[u8; NONCE], Refused> {
+fn nonce() -> Result<[u8; NONCE], NotBelieved> {
     let mut nonce = [0; NONCE];
     SystemRandom::new().fill(&mut nonce)?;
     Ok(nonce)
@@ -188,8 +188,8 @@ impl Party for Asking {
         Some(self.nonce.to_vec())
     }
 
-    fn hear(&mut self, words: &[u8]) -> Result<Reply, Refused> {
-        let short = Refused("the answer is too short");
+    fn hear(&mut self, words: &[u8]) -> Result<Reply, NotBelieved> {
+        let short = NotBelieved("the answer is too short");
         let (theirs, proof) = words.split_at_checked(NONCE).ok_or(short)?;
         let parts: [&[u8]; 3] = [ANSWERING, &self.nonce, theirs];
         self.own.check(proof, KeyUsage::server_auth(), &parts)?;
@@ -211,14 +211,14 @@ impl Party for Answering {
         None
     }
 
-    fn hear(&mut self, words: &[u8]) -> Result<Reply, Refused> {
+    fn hear(&mut self, words: &[u8]) -> Result<Reply, NotBelieved> {
         if let Some((theirs, said)) = self.asked.take() {
             let parts: [&[u8]; 3] = [ASKING, &theirs, &said];
             self.own.check(words, KeyUsage::client_auth(), &parts)?;
             return Ok(Reply::done());
         }
-        let theirs =
-            <[u8; NONCE]>::try_from(words).map_err(|_| Refused("the nonce has another length"))?;
+        let theirs = <[u8; NONCE]>::try_from(words)
+            .map_err(|_| NotBelieved("the nonce has another length"))?;
         let mut say = self.nonce.to_vec();
         say.extend_from_slice(&self.own.prove(&[ANSWERING, &theirs, &self.nonce])?);
         self.asked = Some((theirs, say.clone()));

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use sealbus_seal::sha256;
 
 use super::{Party, Reply};
-use crate::drivers::techniques::Refused;
+use crate::drivers::techniques::NotBelieved;
 
 /// Iterations, the least that RFC 7677 allows.
 const ITERATIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(4095);
@@ -49,31 +49,36 @@ fn salted(password: &str, salt: &[u8], iterations: NonZeroU32) -> Hash {
     key
 }
 
-fn nonce() -> Result<String, Refused> {
+fn nonce() -> Result<String, NotBelieved> {
     let mut bytes = [0; 18];
     SystemRandom::new().fill(&mut bytes)?;
     Ok(STANDARD.encode(bytes))
 }
 
-fn text(words: &[u8]) -> Result<&str, Refused> {
+fn text(words: &[u8]) -> Result<&str, NotBelieved> {
     match str::from_utf8(words) {
         Ok(text) if text.len() <= LONGEST => Ok(text),
-        _ => Err(Refused("the words of the login are too long, or no text")),
+        _ => Err(NotBelieved(
+            "the words of the login are too long, or no text",
+        )),
     }
 }
 
 /// The values of attributes that must stand in this order, and nothing else.
-fn values<'a, const N: usize>(text: &'a str, names: [&str; N]) -> Result<[&'a str; N], Refused> {
+fn values<'a, const N: usize>(
+    text: &'a str,
+    names: [&str; N],
+) -> Result<[&'a str; N], NotBelieved> {
     let mut parts = text.split(',');
     let mut values = [""; N];
     for (value, name) in values.iter_mut().zip(names) {
         *value = (parts.next())
             .and_then(|part| part.strip_prefix(name)?.strip_prefix('='))
-            .ok_or(Refused("the words of the login have another form"))?;
+            .ok_or(NotBelieved("the words of the login have another form"))?;
     }
     match parts.next() {
         None => Ok(values),
-        Some(_) => Err(Refused("the words of the login have more parts")),
+        Some(_) => Err(NotBelieved("the words of the login have more parts")),
     }
 }
 
@@ -101,7 +106,7 @@ impl Account {
 pub(crate) struct Accounts(HashMap<String, Account>);
 
 impl Accounts {
-    pub(crate) fn add(&mut self, name: String, password: &str) -> Result<(), Refused> {
+    pub(crate) fn add(&mut self, name: String, password: &str) -> Result<(), NotBelieved> {
         let mut salt = [0; 16];
         SystemRandom::new().fill(&mut salt)?;
         self.0.insert(name, Account::new(password, salt));
@@ -109,7 +114,7 @@ impl Accounts {
     }
 
     /// The end that answers.
-    pub(crate) fn party(self: &Arc<Self>) -> Result<Box<dyn Party>, Refused> {
+    pub(crate) fn party(self: &Arc<Self>) -> Result<Box<dyn Party>, NotBelieved> {
         Ok(Box::new(Server {
             accounts: self.clone(),
             nonce: nonce()?,
@@ -134,13 +139,13 @@ struct Asked {
 }
 
 impl Server {
-    fn greet(&self, words: &str) -> Result<(Asked, String), Refused> {
+    fn greet(&self, words: &str) -> Result<(Asked, String), NotBelieved> {
         let bare = words
             .strip_prefix(HEADER)
-            .ok_or(Refused("the login begins with other words"))?;
+            .ok_or(NotBelieved("the login begins with other words"))?;
         let [name, theirs] = values(bare, ["n", "r"])?;
         let account = self.accounts.0.get(name).cloned();
-        let account = account.ok_or(Refused("nobody has this name"))?;
+        let account = account.ok_or(NotBelieved("nobody has this name"))?;
         let nonce = format!("{theirs}{}", self.nonce);
         let salt = STANDARD.encode(account.salt);
         let say = format!("r={nonce},s={salt},i={ITERATIONS}");
@@ -155,17 +160,18 @@ impl Server {
 
 impl Asked {
     /// Checks the proof, and returns the server's own.
-    fn check(&self, words: &str) -> Result<String, Refused> {
+    fn check(&self, words: &str) -> Result<String, NotBelieved> {
         let [binding, nonce, proof] = values(words, ["c", "r", "p"])?;
         if nonce != self.nonce || binding != BINDING {
-            return Err(Refused("the login goes on with other words"));
+            return Err(NotBelieved("the login goes on with other words"));
         }
         let said = format!("{},c={binding},r={nonce}", self.said);
         let proof = STANDARD.decode(proof).unwrap_or_default();
-        let proof = Hash::try_from(proof).map_err(|_| Refused("the proof has another length"))?;
+        let proof =
+            Hash::try_from(proof).map_err(|_| NotBelieved("the proof has another length"))?;
         let key = joined(mac(&self.account.stored, &said), proof);
         verify_slices_are_equal(&sha256(&[&key]), &self.account.stored)
-            .map_err(|_| Refused("the password is wrong"))?;
+            .map_err(|_| NotBelieved("the password is wrong"))?;
         Ok(STANDARD.encode(mac(&self.account.server, &said)))
     }
 }
@@ -175,7 +181,7 @@ impl Party for Server {
         None
     }
 
-    fn hear(&mut self, words: &[u8]) -> Result<Reply, Refused> {
+    fn hear(&mut self, words: &[u8]) -> Result<Reply, NotBelieved> {
         let words = text(words)?;
         if let Some(asked) = self.asked.take() {
             let proof = asked.check(words)?;
@@ -197,7 +203,7 @@ pub(crate) struct Password {
 }
 
 impl Password {
-    pub(crate) fn new(name: String, password: String) -> Result<Self, Refused> {
+    pub(crate) fn new(name: String, password: String) -> Result<Self, NotBelieved> {
         Ok(Self {
             name,
             password,
@@ -211,20 +217,20 @@ impl Password {
     }
 
     /// Answers the server's first words.
-    fn prove(&mut self, words: &str) -> Result<String, Refused> {
+    fn prove(&mut self, words: &str) -> Result<String, NotBelieved> {
         let [nonce, salt, iterations] = values(words, ["r", "s", "i"])?;
         if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
-            return Err(Refused("the server answers another login"));
+            return Err(NotBelieved("the server answers another login"));
         }
         let iterations = iterations.parse().ok().and_then(NonZeroU32::new);
         let iterations = iterations
             .filter(|it| (ITERATIONS.get()..=MOST_ITERATIONS).contains(&it.get()))
-            .ok_or(Refused(
+            .ok_or(NotBelieved(
                 "the server asks for too few iterations, or too many",
             ))?;
         let salt = STANDARD
             .decode(salt)
-            .map_err(|_| Refused("the salt is no base64"))?;
+            .map_err(|_| NotBelieved("the salt is no base64"))?;
         let salted = salted(&self.password, &salt, iterations);
         let going = format!("c={BINDING},r={nonce}");
         let said = format!("{},{words},{going}", self.bare());
@@ -240,7 +246,7 @@ impl Party for Password {
         Some(format!("{HEADER}{}", self.bare()).into_bytes())
     }
 
-    fn hear(&mut self, words: &[u8]) -> Result<Reply, Refused> {
+    fn hear(&mut self, words: &[u8]) -> Result<Reply, NotBelieved> {
         let words = text(words)?;
         let Some(expected) = self.expected.take() else {
             return Ok(Reply::more(self.prove(words)?.into_bytes()));
@@ -249,7 +255,7 @@ impl Party for Password {
         let proof = STANDARD.decode(proof).unwrap_or_default();
         match verify_slices_are_equal(&expected, &proof) {
             Ok(()) => Ok(Reply::done()),
-            Err(_) => Err(Refused("the server does not know the password")),
+            Err(_) => Err(NotBelieved("the server does not know the password")),
         }
     }
 }
@@ -299,7 +305,7 @@ mod tests {
     fn a_wrong_password_is_refused() {
         let (mut asking, mut answering) = pair("pen");
         let result = talk(asking.as_mut(), answering.as_mut(), |_, _| {});
-        assert_eq!(result, Err(Refused("the password is wrong")));
+        assert_eq!(result, Err(NotBelieved("the password is wrong")));
     }
 
     #[test]
@@ -310,7 +316,7 @@ mod tests {
                 *words = format!("v={}", STANDARD.encode([7; 32])).into_bytes();
             }
         });
-        let refused = Refused("the server does not know the password");
+        let refused = NotBelieved("the server does not know the password");
         assert_eq!(result, Err(refused));
     }
 

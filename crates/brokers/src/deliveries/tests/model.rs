@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::super::{Arrival, Broken, Delivered, Deliveries, Tag};
+use super::super::{ArrivingDelivery, Broken, Delivered, Deliveries, Tag};
 use super::{Acknowledged, LARGEST, Name, USUAL, deliveries, stamp};
 use crate::client::BrokerFailure;
 use crate::held::BUDGET;
@@ -88,7 +88,7 @@ impl Model {
         self.next_number += 1;
         self.open.insert(self.next_number, (place, (name, bytes)));
         let sender: Arc<str> = name.0.to_string().into();
-        let arrival = Arrival {
+        let arrival = ArrivingDelivery {
             number: self.next_number,
             bytes,
             is_here: self.untaken.contains_key(&name),

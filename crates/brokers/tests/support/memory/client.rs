@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use sealbus_brokers::{
-    Answer, BrokerFailure, BrokerPromise, BrokerSecurity, Client, Condition, Death, Delivery,
-    Envelope, Owner, Queue, Receiving, Sending,
+    Answer, BrokerDelivery, BrokerEnvelope, BrokerFailure, BrokerPromise, BrokerSecurity, Client,
+    Condition, Death, Owner, Queue, Receiving, Sending,
 };
 use sealbus_bus::{Acknowledgement, BoxFuture};
 use sealbus_seal::{Identity, Timestamp};
@@ -127,7 +127,7 @@ impl Sending for MemoryConnection {
         self.may_have_lost
     }
 
-    fn publish(&mut self, order: u64, envelope: Envelope) {
+    fn publish(&mut self, order: u64, envelope: BrokerEnvelope) {
         {
             let mut state = self.broker.state();
             if let Some(Connection {
@@ -182,7 +182,7 @@ impl Sending for MemoryConnection {
 }
 
 impl Receiving for MemoryConnection {
-    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerFailure>> {
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<BrokerDelivery>, BrokerFailure>> {
         Box::pin(poll_fn(|context| {
             let mut state = self.broker.state();
             if state.loses && state.strikes(200) {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use sealbus_brokers::{
-    Account, Answer, BrokerConfig, BrokerFailure, BrokerPromise, Client, DeadLetter, Death,
-    Delivery, Envelope, Login, Queue, Receiver,
+    Account, Answer, BrokerConfig, BrokerDelivery, BrokerEnvelope, BrokerFailure, BrokerPromise,
+    Client, DeadLetter, Death, Login, Queue, Receiver,
 };
 use sealbus_bus::BoxFuture;
 use sealbus_conformance::schedule::Random;
@@ -32,11 +32,11 @@ const BETWEEN_CUTS: u64 = 200;
 #[derive(Clone)]
 struct Message {
     from: Option<String>,
-    envelope: Envelope,
+    envelope: BrokerEnvelope,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingMessages {
     next: u64,
     /// By their places.
     waiting: BTreeMap<u64, Message>,
@@ -46,7 +46,7 @@ struct Waiting {
 #[derive(Default)]
 struct Publications {
     /// Published, and not looked at by the broker.
-    line: VecDeque<(u64, Envelope)>,
+    line: VecDeque<(u64, BrokerEnvelope)>,
     answers: VecDeque<(u64, Answer)>,
 }
 
@@ -77,7 +77,7 @@ struct State {
     is_hostile: bool,
     /// Whether the broker breaks connections of its own accord, and takes messages late.
     loses: bool,
-    queues: HashMap<Queue, Waiting>,
+    queues: HashMap<Queue, WaitingMessages>,
     /// The queue to which messages for each owner go.
     bindings: HashMap<Receiver, Queue>,
     accounts: Vec<Account>,
@@ -222,7 +222,7 @@ impl State {
         &mut self,
         number: u64,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Vec<Delivery>, BrokerFailure>> {
+    ) -> Poll<Result<Vec<BrokerDelivery>, BrokerFailure>> {
         let is_hostile = self.is_hostile;
         let count = 1 + self.random.below(TOGETHER) as usize;
         let Ok(Deliveries {
@@ -262,7 +262,7 @@ impl State {
             let tag = deliveries.next;
             let Message { from, envelope } = message.clone();
             deliveries.open.insert(tag, (place, message));
-            out.push(Delivery {
+            out.push(BrokerDelivery {
                 tag,
                 from,
                 stamp: Some(envelope.stamp),

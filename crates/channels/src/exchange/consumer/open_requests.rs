@@ -12,7 +12,7 @@ use crate::exchange::aftermath::PeerKey;
 const OPEN_REQUESTS: usize = 4096;
 
 /// The process that a request came from, and the request's number.
-pub(super) type Asked = (Option<PeerKey>, RequestId);
+pub(super) type RequestSource = (Option<PeerKey>, RequestId);
 
 struct Open {
     source: Option<PeerKey>,
@@ -27,7 +27,7 @@ pub(super) struct OpenRequests(VecDeque<Open>);
 
 impl OpenRequests {
     /// The agent takes a request, or could not answer it now.
-    pub(super) fn add(&mut self, event: &ReceivedEvent, (source, id): Asked) {
+    pub(super) fn add(&mut self, event: &ReceivedEvent, (source, id): RequestSource) {
         self.0.push_back(Open {
             source,
             id,
@@ -37,7 +37,7 @@ impl OpenRequests {
     }
 
     /// Takes out a request that counts as declined: the oldest, if it has expired or there are too many.
-    pub(super) fn pop_overdue(&mut self, now: Moment) -> Option<Asked> {
+    pub(super) fn pop_overdue(&mut self, now: Moment) -> Option<RequestSource> {
         let first = self.0.front()?;
         let is_over = first.expiry.is_some_and(|expiry| expiry <= now);
         if self.0.len() > OPEN_REQUESTS || is_over {
@@ -47,7 +47,7 @@ impl OpenRequests {
     }
 
     /// Takes out the request `event`, if it is open.
-    pub(super) fn close(&mut self, event: &ReceivedEvent) -> Option<Asked> {
+    pub(super) fn close(&mut self, event: &ReceivedEvent) -> Option<RequestSource> {
         let Mechanism::Request { id } = event.header.mechanism else {
             return None;
         };
@@ -59,7 +59,7 @@ impl OpenRequests {
     }
 
     /// Takes out all requests.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Asked> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = RequestSource> {
         self.0.drain(..).map(|open| (open.source, open.id))
     }
 

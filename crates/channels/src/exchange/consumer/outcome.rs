@@ -13,7 +13,7 @@ pub(in crate::exchange) enum Room {
 }
 
 /// The outcome for an event that was put into a queue.
-pub(in crate::exchange) enum Put {
+pub(in crate::exchange) enum PutOutcome {
     /// The event is in the queue.
     Taken,
     /// The event is lost: dropped, expired, or the subscription has ended.

@@ -2,7 +2,7 @@
 
 use sealbus_bus::{Arrival, Moment};
 
-use super::{Consumer, Entry, Put, State};
+use super::{Consumer, Entry, PutOutcome, State};
 use crate::event::ReceivedEvent;
 use crate::exchange::aftermath::{Aftermath, Source};
 use crate::exchange::options::Ended;
@@ -16,13 +16,13 @@ impl Consumer {
         source: Source,
         now: Moment,
         aftermath: &mut Aftermath,
-    ) -> Put {
+    ) -> PutOutcome {
         self.show(&event);
         let mut state = self.state.lock();
         let put = state.put(event, source, now, aftermath);
         let waker = match put {
-            Put::Lost | Put::Beyond => None,
-            Put::Taken | Put::Disconnected => state.waker.take(),
+            PutOutcome::Lost | PutOutcome::Beyond => None,
+            PutOutcome::Taken | PutOutcome::Disconnected => state.waker.take(),
         };
         drop(state);
         if let Some(waker) = waker {
@@ -37,14 +37,14 @@ impl Consumer {
         events: impl Iterator<Item = (ReceivedEvent, Source)>,
         now: Moment,
         aftermath: &mut Aftermath,
-        mut outcome: impl FnMut(usize, Put),
+        mut outcome: impl FnMut(usize, PutOutcome),
     ) {
         let mut is_news = false;
         let mut state = self.state.lock();
         for (place, (event, source)) in events.enumerate() {
             self.show(&event);
             let put = state.put(event, source, now, aftermath);
-            is_news |= matches!(put, Put::Taken | Put::Disconnected);
+            is_news |= matches!(put, PutOutcome::Taken | PutOutcome::Disconnected);
             outcome(place, put);
         }
         let waker = if is_news { state.waker.take() } else { None };
@@ -73,7 +73,7 @@ impl State {
         source: Source,
         now: Moment,
         aftermath: &mut Aftermath,
-    ) -> Put {
+    ) -> PutOutcome {
         let terms = QueueTerms::from(&event);
         let entry = Entry {
             event,
@@ -85,7 +85,7 @@ impl State {
         }
         if self.ended.is_some() {
             self.give_up(&entry, aftermath);
-            return Put::Lost;
+            return PutOutcome::Lost;
         }
         let put = if let Some(peer) = entry.payer()
             && let Some(ledgers) = &mut self.ledgers
@@ -94,32 +94,32 @@ impl State {
             // memory.
             if !ledgers.receive(peer, entry.cost) {
                 self.give_up(&entry, aftermath);
-                return Put::Beyond;
+                return PutOutcome::Beyond;
             }
             self.queue.push_accepted(entry, terms, now, &mut self.lost);
-            Put::Taken
+            PutOutcome::Taken
         } else if matches!(entry.source, Source::Log(_)) {
             // The logs are read only as far as there is room.
             self.queue.push_accepted(entry, terms, now, &mut self.lost);
-            Put::Taken
+            PutOutcome::Taken
         } else {
             match self.queue.push(entry, terms, now, &mut self.lost) {
-                Pushed::Taken => Put::Taken,
-                Pushed::Lost => Put::Lost,
+                Pushed::Taken => PutOutcome::Taken,
+                Pushed::Lost => PutOutcome::Lost,
                 // A frame that came without credit is lost.
                 Pushed::Full(entry) if entry.source.peer().is_some() => {
                     self.give_up(&entry, aftermath);
-                    Put::Lost
+                    PutOutcome::Lost
                 }
                 // The caller asked for room before. An item without room is kept rather than lost.
                 Pushed::Full(entry) => {
                     self.queue.push_accepted(entry, terms, now, &mut self.lost);
-                    Put::Taken
+                    PutOutcome::Taken
                 }
                 Pushed::Disconnected(entry) => {
                     self.give_up(&entry, aftermath);
                     self.ended = Some(Ended::Disconnected);
-                    Put::Disconnected
+                    PutOutcome::Disconnected
                 }
             }
         };

@@ -25,7 +25,7 @@ use super::receipt::Receipt;
 use super::share::{MemberKey, Share};
 use crate::filter::ChannelFilter;
 use crate::path::ChannelPath;
-use crate::pattern::PatternIndex;
+use crate::pattern::{ChannelPattern, PatternIndex};
 use group::{Group, Member, Over};
 pub(super) use group::{GroupKey, May};
 pub(super) use held::{Fate, Held};
@@ -52,8 +52,6 @@ pub(super) struct Groups {
     /// The number of the last event given.
     given: u64,
     care_at: Option<Duration>,
-    /// Whether a group was forgotten.
-    has_forgotten: bool,
 }
 
 impl Groups {
@@ -357,21 +355,15 @@ impl Groups {
         over
     }
 
-    /// Forgets a group that holds nothing for nobody.
-    pub(super) fn forget_if_over(&mut self, id: u32) {
-        if self.groups.get(&id).is_some_and(Group::is_over)
-            && let Some(group) = self.groups.remove(&id)
-        {
-            self.by_key.remove(&group.key);
-            self.index.remove(&group.key.pattern, |other| *other == id);
-            group.gate.open_all();
-            self.has_forgotten = true;
-        }
-    }
-
-    /// Whether a group was forgotten since the last call.
-    pub(super) fn has_forgotten(&mut self) -> bool {
-        std::mem::take(&mut self.has_forgotten)
+    /// Forgets a group that holds nothing for nobody. Returns its pattern then.
+    pub(super) fn forget_if_over(&mut self, id: u32) -> Option<ChannelPattern> {
+        let group = self.groups.get(&id).filter(|group| group.is_over())?;
+        let key = group.key.clone();
+        group.gate.open_all();
+        self.groups.remove(&id);
+        self.by_key.remove(&key);
+        self.index.remove(&key.pattern, |other| *other == id);
+        Some(key.pattern)
     }
 
     /// The bytes that are held for all groups.

@@ -1,4 +1,4 @@
-//! The subscriber of an event moves away before it has the event: the publisher gets the event back, once.
+//! The subscriber of an event moves away: the subscriber has the event, or its publisher gets it back, once.
 
 use super::*;
 
@@ -11,6 +11,13 @@ impl Scene {
         scene.carry(0, 1);
         scene.pass(Duration::from_secs(1));
         (scene, consumer)
+    }
+
+    fn subscribe_as(&mut self, at: usize, name: &str) -> Arc<Consumer> {
+        let options = SubscriptionOptions::new(ChannelPattern::new("/dates").unwrap());
+        let now = self.now();
+        let agent = format!("{name}@factory").into();
+        self.exchanges[at].subscribe(&agent, options, now).unwrap()
     }
 
     fn rest(&mut self, consumer: &Consumer, at: usize) {
@@ -126,4 +133,99 @@ fn a_subscription_that_its_agent_ends_gives_nothing_back() {
     scene.exchanges[1].unsubscribe(consumer.id, Ended::Cancelled, now);
     scene.pass(Duration::from_secs(1));
     assert_eq!((scene.returned(), scene.unread()), (0, 0));
+}
+
+#[test]
+fn an_agent_that_moves_has_each_event_in_one_of_its_two_places() {
+    let mut scene = Scene::new(3);
+    let former = scene.subscribe_as(1, "mover");
+    assert!(scene.waits());
+    scene.pass(Duration::from_secs(1));
+    scene.publish_some(2);
+    scene.pass(Duration::from_secs(1));
+    scene.rest(&former, 1);
+    scene.publish_some(3);
+    let latter = scene.subscribe_as(2, "mover");
+    scene.pass(Duration::from_secs(1));
+    scene.publish_some(4);
+    scene.pass(Duration::from_secs(1));
+    assert_eq!((former.counts().0, latter.counts().0), (5, 4));
+    scene.move_away(&former, 1);
+    scene.pass(Duration::from_secs(1));
+    assert_eq!((scene.returned(), latter.counts().0), (5, 4));
+}
+
+#[test]
+fn an_agent_that_stays_gets_what_does_not_come_to_one_that_moved() {
+    let mut scene = Scene::new(3);
+    let former = scene.subscribe_as(1, "mover");
+    let stays = scene.subscribe_as(1, "other");
+    assert!(scene.waits());
+    scene.pass(Duration::from_secs(1));
+    scene.rest(&former, 1);
+    let latter = scene.subscribe_as(2, "mover");
+    scene.pass(Duration::from_secs(1));
+    scene.publish_some(3);
+    scene.pass(Duration::from_secs(1));
+    let waiting = [&former, &stays, &latter].map(|it| it.counts().0);
+    assert_eq!(waiting, [0, 3, 3]);
+}
+
+#[test]
+fn an_agent_that_came_to_the_process_of_its_publisher_has_each_event_there() {
+    let mut scene = Scene::new(2);
+    let former = scene.subscribe_as(1, "mover");
+    assert!(scene.waits());
+    scene.pass(Duration::from_secs(1));
+    scene.rest(&former, 1);
+    let latter = scene.subscribe_as(0, "mover");
+    scene.publish_some(3);
+    scene.pass(Duration::from_secs(1));
+    assert_eq!((former.counts().0, latter.counts().0), (0, 3));
+}
+
+#[test]
+fn an_agent_whose_new_place_is_lost_gets_events_in_its_former_one_again() {
+    let mut scene = Scene::new(3);
+    let former = scene.subscribe_as(1, "mover");
+    assert!(scene.waits());
+    scene.pass(Duration::from_secs(1));
+    scene.rest(&former, 1);
+    scene.subscribe_as(2, "mover");
+    scene.pass(Duration::from_secs(1));
+    scene.publish_some(2);
+    let (other, now) = (scene.identities[2].clone(), scene.now());
+    scene.exchanges[0].process_left(&other, now);
+    assert_eq!(scene.returned(), 2);
+    scene.exchanges[1].set_resting(&former.agent, false);
+    scene.publish_some(3);
+    scene.carry(0, 1);
+    assert_eq!((scene.take(1, &former, 9), scene.returned()), (3, 0));
+}
+
+#[test]
+fn a_subscription_stays_in_the_former_place_until_the_new_one_has_the_same() {
+    let mut scene = Scene::new(3);
+    let former = scene.subscribe_as(1, "mover");
+    assert!(scene.waits());
+    scene.pass(Duration::from_secs(1));
+    scene.rest(&former, 1);
+    let pattern = ChannelPattern::new("/dates").unwrap();
+    let mut options = SubscriptionOptions::new(pattern).answering();
+    options.takes_events = false;
+    let now = scene.now();
+    let agent = &former.agent;
+    let questions = scene.exchanges[2].subscribe(agent, options, now).unwrap();
+    scene.pass(Duration::from_secs(1));
+    scene.publish_some(2);
+    scene.pass(Duration::from_secs(1));
+    assert_eq!((former.counts().0, questions.counts().0), (2, 0));
+    let latter = scene.subscribe_as(2, "mover");
+    scene.pass(Duration::from_secs(1));
+    scene.publish_some(3);
+    scene.pass(Duration::from_secs(1));
+    assert_eq!((former.counts().0, latter.counts().0), (2, 3));
+    scene.move_away(&former, 1);
+    scene.pass(Duration::from_secs(1));
+    assert_eq!((scene.returned(), latter.counts().0), (2, 3));
 }

@@ -76,7 +76,7 @@ struct Process {
     epoch: u64,
     seats: Vec<Seat>,
     alarm: Option<Duration>,
-    requests: Vec<Asked>,
+    requests: Vec<SentRequest>,
     /// Agents that rest before they move.
     resting: BTreeSet<Arc<str>>,
 }

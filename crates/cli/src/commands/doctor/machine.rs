@@ -4,11 +4,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Stdio;
 
-use sealbus_brokers::rabbitmq::{BrokerError, ManagedBroker};
 use sealbus_manifest::Manifest;
 use tokio::process::Command;
 
-use super::{Finding, is_managed};
+use super::Finding;
 use crate::python::Python;
 
 /// The versions of this program and of the Python package beside it.
@@ -67,19 +66,15 @@ pub(super) fn ports(directory: &Path, manifest: &Manifest) -> Vec<Finding> {
     named.collect()
 }
 
-/// The broker that a platform will start.
+/// The broker that a platform will run on.
 pub(super) fn broker(manifest: &Manifest) -> Option<Finding> {
     const SUBJECT: &str = "broker";
-    Some(match is_managed(manifest)? {
-        true if ManagedBroker::is_installed() => Finding::good(SUBJECT, "RabbitMQ is installed"),
-        true => Finding::problem(
+    Some(match manifest.broker.as_ref()?.check() {
+        Ok(found) => Finding::good(SUBJECT, found),
+        Err(error) => Finding::problem(
             SUBJECT,
-            BrokerError::NotInstalled.to_string(),
+            error.to_string(),
             "install it, or use the mesh: remove `transport` from [platform]",
-        ),
-        false => Finding::good(
-            SUBJECT,
-            "a RabbitMQ of your own; `sealbus broker status` shows it once the platform runs",
         ),
     })
 }

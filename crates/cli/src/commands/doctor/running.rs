@@ -5,7 +5,7 @@ use sealbus_control::admin::{NodeState, ask};
 use sealbus_manifest::Manifest;
 
 use super::super::now;
-use super::{Finding, is_managed};
+use super::Finding;
 use crate::connection::Connection;
 use crate::error::CliError;
 
@@ -37,7 +37,7 @@ pub(super) async fn findings(
     });
     findings.push(nodes(connection).await?);
     findings.extend(agents(connection).await?);
-    if is_managed(manifest).is_some() {
+    if manifest.broker.is_some() {
         findings.push(broker(connection).await?);
     }
     Ok(findings)

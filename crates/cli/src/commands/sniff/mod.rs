@@ -13,7 +13,7 @@ use sealbus_channels::ChannelPattern;
 use sealbus_control::RefusalRecord;
 use sealbus_control::admin::{SilentNode, ask};
 use sealbus_control::text::printable;
-use sealbus_control::traffic::{Body, MOST_PATTERNS, MessageHead, Watch};
+use sealbus_control::traffic::{MOST_PATTERNS, MessageHead, Watch, WatchedBody};
 use sealbus_window::{Recorder, Seen, fresh, read_from};
 
 use super::instant;
@@ -29,12 +29,12 @@ const LOOK: Duration = Duration::from_millis(250);
 const MOST_DRAWN: usize = 10_000;
 
 /// A body, on a line of its own.
-fn body(body: &Body) -> String {
+fn body(body: &WatchedBody) -> String {
     let text = match body {
-        Body::Shown { text, left_out: 0 } => text.clone(),
-        Body::Shown { text, left_out } => format!("{text} … and {left_out} bytes"),
-        Body::Private => "kept from watchers by [tap] in the manifest".to_owned(),
-        Body::Skipped => "left out: too many came at once".to_owned(),
+        WatchedBody::Shown { text, left_out: 0 } => text.clone(),
+        WatchedBody::Shown { text, left_out } => format!("{text} … and {left_out} bytes"),
+        WatchedBody::Private => "kept from watchers by [tap] in the manifest".to_owned(),
+        WatchedBody::Skipped => "left out: too many came at once".to_owned(),
     };
     format!("\n    {}", printable(&text))
 }

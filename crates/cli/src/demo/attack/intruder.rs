@@ -20,7 +20,7 @@ use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_mesh::frame::{self, Frame, Hello, PREFACE, PROTOCOL_VERSION};
 use sealbus_mesh::protocol_name;
 use sealbus_process::attachment::Attachment;
-use sealbus_seal::binding::{Binding, Channel, Role};
+use sealbus_seal::binding::{Binding, BoundConnection, Role};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::tls::{CertificateSource, provider, server_name};
 use sealbus_seal::{
@@ -106,8 +106,8 @@ impl Disguise {
             .ok_or("the ticket is for no agent")?
             .clone();
         let sender = format!("{name}@{}", membership.platform.name);
-        let process = certify(&attachment, Subject::Process).await?;
-        let agent = certify(&attachment, Subject::Agent { name }).await?;
+        let process = request_certificate(&attachment, Subject::Process).await?;
+        let agent = request_certificate(&attachment, Subject::Agent { name }).await?;
         Ok(Self {
             process: Some(process),
             agent: Some(agent),
@@ -155,7 +155,10 @@ impl Disguise {
 }
 
 /// Has a locally made key certified through the node.
-async fn certify(attachment: &Attachment, subject: Subject) -> Result<Credential, Failure> {
+async fn request_certificate(
+    attachment: &Attachment,
+    subject: Subject,
+) -> Result<Credential, Failure> {
     let key = KeyPair::generate()?;
     let request = Blob(key.signing_request()?);
     let chain = attachment.ask(ask::Certify { subject, request }).await?;
@@ -165,7 +168,7 @@ async fn certify(attachment: &Attachment, subject: Subject) -> Result<Credential
 
 /// Runs one connection, from the handshake until the other side closes it.
 async fn assault(attack: &DemoAttack, disguise: &Disguise) -> Result<(), Failure> {
-    let mut connection = Connection::open(attack, disguise).await?;
+    let mut connection = VictimConnection::open(attack, disguise).await?;
     connection.greet(disguise).await?;
     if let Some(agent) = &disguise.agent {
         let binding = Binding::prove(agent, &connection.channel()?, Role::Client)?;
@@ -271,7 +274,7 @@ fn tls(credential: Option<&Credential>) -> Result<ClientConfig, Failure> {
 }
 
 /// A connection to the victim's process, on which the intruder writes freely.
-struct Connection {
+struct VictimConnection {
     stream: TlsStream<TcpStream>,
     /// Bytes that were read and not yet decoded.
     unread: Vec<u8>,
@@ -281,7 +284,7 @@ struct Connection {
     received: u64,
 }
 
-impl Connection {
+impl VictimConnection {
     async fn open(attack: &DemoAttack, disguise: &Disguise) -> Result<Self, Failure> {
         let mut config = tls(disguise.process.as_ref())?;
         config.alpn_protocols = vec![protocol_name(SecurityLevel::Auth).to_vec()];
@@ -298,8 +301,8 @@ impl Connection {
         })
     }
 
-    fn channel(&self) -> Result<Channel, Failure> {
-        Ok(Channel::of(
+    fn channel(&self) -> Result<BoundConnection, Failure> {
+        Ok(BoundConnection::of(
             self.stream.get_ref().1,
             SecurityLevel::Auth,
             PROTOCOL_VERSION,

@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::conversation::{Question, RECEIVER, Received, SENDER};
-use super::report::Refusal;
+use super::report::RefusedAttack;
 use super::stage::{PLATFORM, Stage};
 use crate::arguments::{AttackKind, DemoTransport};
 use crate::error::CliError;
@@ -56,7 +56,7 @@ impl AttackKind {
 }
 
 /// Makes all attacks, one after another.
-pub(crate) async fn all(stage: &mut Stage) -> Result<Vec<Refusal>, CliError> {
+pub(crate) async fn all(stage: &mut Stage) -> Result<Vec<RefusedAttack>, CliError> {
     let mut refusals = Vec::new();
     for kind in AttackKind::value_variants() {
         refusals.push(attack(stage, *kind).await?);
@@ -66,7 +66,7 @@ pub(crate) async fn all(stage: &mut Stage) -> Result<Vec<Refusal>, CliError> {
 
 /// Makes one attack: starts the intruder, waits until the platform reports a refusal, and asks the receiver which
 /// messages arrived.
-async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError> {
+async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<RefusedAttack, CliError> {
     let target = Target::find(stage).await?;
     if stage.transport() == DemoTransport::RabbitMq && kind != AttackKind::Forgery {
         return attack_broker(stage, kind, &target).await;
@@ -92,7 +92,7 @@ async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError
     tokio::time::sleep(ENCORE).await;
     let said = intruder.end().await;
     let arrived = count(stage, &target, &conversation).await?;
-    Ok(Refusal {
+    Ok(RefusedAttack {
         attack: kind.title().to_owned(),
         refused: record.is_some() && arrived == honest,
         reason: match record {
@@ -113,7 +113,7 @@ async fn attack_broker(
     stage: &mut Stage,
     kind: AttackKind,
     target: &Target,
-) -> Result<Refusal, CliError> {
+) -> Result<RefusedAttack, CliError> {
     let conversation = format!("attack-{kind:?}").to_lowercase();
     let mut intruder = Intruder::start(stage, kind, target, &conversation).await?;
     if kind == AttackKind::Revoked {
@@ -131,7 +131,7 @@ async fn attack_broker(
     intruder.end().await;
     let arrived = count(stage, target, &conversation).await?;
     let is_clean = arrived == honest && (kind == AttackKind::Revoked || honest == 0);
-    Ok(Refusal {
+    Ok(RefusedAttack {
         attack: kind.title().to_owned(),
         refused: said.is_some() && is_clean,
         reason: match said {

@@ -235,7 +235,7 @@ impl<'de> VariantAccess<'de> for Variant<'_, '_> {
         self,
         seed: T,
     ) -> Result<T::Value, ValueError> {
-        seed.deserialize(Content { frame: self.term })
+        seed.deserialize(VariantContent { frame: self.term })
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ValueError> {
@@ -255,11 +255,11 @@ impl<'de> VariantAccess<'de> for Variant<'_, '_> {
 }
 
 /// The content of a variant: a struct, whose slots stand under the variant's name, or the only argument.
-struct Content<'t, 'a> {
+struct VariantContent<'t, 'a> {
     frame: &'t Term<'a>,
 }
 
-impl<'de> Deserializer<'de> for Content<'_, '_> {
+impl<'de> Deserializer<'de> for VariantContent<'_, '_> {
     type Error = ValueError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {

@@ -67,8 +67,8 @@ impl Serializer for Writer {
     type SerializeTupleStruct = Items;
     type SerializeTupleVariant = Items;
     type SerializeMap = Impossible<Self::Ok, ValueError>;
-    type SerializeStruct = Frame;
-    type SerializeStructVariant = Frame;
+    type SerializeStruct = ObjectSlots;
+    type SerializeStructVariant = ObjectSlots;
 
     integers! {
         serialize_i8 i8, serialize_i16 i16, serialize_i32 i32, serialize_i64 i64, serialize_i128 i128,
@@ -185,8 +185,12 @@ impl Serializer for Writer {
         ))
     }
 
-    fn serialize_struct(self, name: &'static str, length: usize) -> Result<Frame, ValueError> {
-        Ok(Frame::new(name, length, self.by_position))
+    fn serialize_struct(
+        self,
+        name: &'static str,
+        length: usize,
+    ) -> Result<ObjectSlots, ValueError> {
+        Ok(ObjectSlots::new(name, length, self.by_position))
     }
 
     fn serialize_struct_variant(
@@ -195,8 +199,8 @@ impl Serializer for Writer {
         _: u32,
         variant: &'static str,
         length: usize,
-    ) -> Result<Frame, ValueError> {
-        Ok(Frame::new(variant, length, self.by_position))
+    ) -> Result<ObjectSlots, ValueError> {
+        Ok(ObjectSlots::new(variant, length, self.by_position))
     }
 }
 
@@ -250,13 +254,13 @@ items! {
 }
 
 /// Slots of an object.
-struct Frame {
+struct ObjectSlots {
     symbol: &'static str,
     slots: Vec<(&'static str, Option<Term<'static>>)>,
     by_position: bool,
 }
 
-impl Frame {
+impl ObjectSlots {
     fn new(symbol: &'static str, length: usize, by_position: bool) -> Self {
         Self {
             symbol,
@@ -297,7 +301,7 @@ impl Frame {
 
 macro_rules! frames {
     ($($trait:ident),*) => {$(
-        impl $trait for Frame {
+        impl $trait for ObjectSlots {
             type Ok = Option<Term<'static>>;
             type Error = ValueError;
 

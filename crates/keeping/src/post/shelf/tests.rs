@@ -162,7 +162,7 @@ fn a_full_shelf_takes_notices_only() {
     assert_eq!(shelf.admit(&next.cover, 10), Err(NotTaken::Full));
     // A letter that precedes a waiting letter is admitted.
     assert_eq!(shelf.admit(&letter(1, 0).cover, 10), Ok(()));
-    next.cover.about = Some(sealbus_control::post::About {
+    next.cover.about = Some(sealbus_control::post::AboutLetter {
         receiver: "c".to_owned(),
         number: 1,
     });
@@ -230,12 +230,18 @@ fn letters_of_one_origin_go_in_the_order_they_were_written() {
     assert_eq!(shelf.to_forward(1000), [5, 4, 1, 2, 3, 6]);
     let may_go = [4, 1, 3].into();
     assert_eq!(shelf.still_in_order(&shelf.to_forward(1000), &may_go), [3]);
-    assert_eq!(shelf.standing(letter(1, 1).cover.mark(), 0), Standing::Free);
+    assert_eq!(
+        shelf.standing(letter(1, 1).cover.mark(), 0),
+        LetterStanding::Free
+    );
     assert_eq!(
         shelf.standing(letter(1, 3).cover.mark(), 0),
-        Standing::Behind
+        LetterStanding::Behind
     );
-    assert_eq!(shelf.standing(letter(3, 3).cover.mark(), 0), Standing::Free);
+    assert_eq!(
+        shelf.standing(letter(3, 3).cover.mark(), 0),
+        LetterStanding::Free
+    );
 }
 
 /// A letter whose predecessor has come and is still on its way to the disk waits for it.
@@ -261,22 +267,22 @@ fn another_node_keeps_its_copy_until_this_one_is_on_disk() {
     let elsewhere = carried(1, 0).cover.mark();
     let here = carried(1, 1);
     shelf.admit(&here.cover, 10).unwrap();
-    assert_eq!(shelf.standing(elsewhere, 0), Standing::Behind);
+    assert_eq!(shelf.standing(elsewhere, 0), LetterStanding::Behind);
     shelf.arrived(0, here.clone());
-    assert_eq!(shelf.standing(elsewhere, 0), Standing::Had);
+    assert_eq!(shelf.standing(elsewhere, 0), LetterStanding::Had);
 
     // It was carried on, and comes back.
     let (elsewhere, back) = (carried(1, 2).cover.mark(), carried(1, 3).cover);
-    assert_eq!(shelf.standing(elsewhere, 0), Standing::Free);
+    assert_eq!(shelf.standing(elsewhere, 0), LetterStanding::Free);
     let again = back.again;
     // If the note cannot be written, the copy that is brought once more gets another one.
     for _ in 0..2 {
         assert_eq!(shelf.admit(&back, 10), Err(NotTaken::Returned(0)));
         assert_eq!(shelf.returned(0, &back), Some((back.mark(), again)));
-        assert_eq!(shelf.standing(elsewhere, 0), Standing::Behind);
+        assert_eq!(shelf.standing(elsewhere, 0), LetterStanding::Behind);
     }
     shelf.return_noted(0, back.mark());
-    assert_eq!(shelf.standing(elsewhere, 0), Standing::Had);
+    assert_eq!(shelf.standing(elsewhere, 0), LetterStanding::Had);
     assert_eq!(shelf.admit(&back, 10), Err(NotTaken::Known));
 
     // The note of an earlier return says nothing of a later one.
@@ -284,13 +290,13 @@ fn another_node_keeps_its_copy_until_this_one_is_on_disk() {
     let (second, _) = shelf.returned(0, &carried(1, 7).cover).unwrap();
     shelf.return_noted(0, first);
     let elsewhere = carried(1, 6).cover.mark();
-    assert_eq!(shelf.standing(elsewhere, 0), Standing::Behind);
+    assert_eq!(shelf.standing(elsewhere, 0), LetterStanding::Behind);
     // A copy that was carried less far counts no more than the letter here.
     let earlier = carried(1, 6).cover;
     assert_eq!(shelf.admit(&earlier, 10), Err(NotTaken::Returned(0)));
     assert_eq!(shelf.returned(0, &earlier), Some((second, again)));
     shelf.return_noted(0, second);
-    assert_eq!(shelf.standing(elsewhere, 0), Standing::Had);
+    assert_eq!(shelf.standing(elsewhere, 0), LetterStanding::Had);
     let (last, _) = shelf.returned(0, &carried(1, 9).cover).unwrap();
     shelf.take(0).unwrap();
     shelf.return_noted(0, last);

@@ -128,6 +128,23 @@ async fn a_restored_state_takes_the_certificates_of_a_process_back_in_parts() {
     assert_eq!(taken(vec![second, last], 9).await, (vec![None, None], 0));
 }
 
+#[tokio::test]
+async fn a_part_that_is_too_long_is_not_read_to_its_end_and_is_the_last_one() {
+    let root = root();
+    let (former, _) = authority(&root, "ca-2");
+    let agent = |name: &str| agent(&former, name, Some((PROCESS, "node-1")));
+    let mut chains = vec![own(&former, PROCESS)];
+    chains.extend(vec![agent("a"); 1000]);
+    chains.push(agent("b"));
+    let shown = part(chains, Some("b"));
+    let desk = restored(&root, &[]);
+    let taking = desk.run(move |desk, now| {
+        let next = desk.take_back_process("node-1", PROCESS, shown, true, now);
+        Ok((next, known(desk, now)))
+    });
+    assert_eq!(taking.await.unwrap(), (None, 2));
+}
+
 /// Chains are public. A node that shows those of others would have an agent of its choice run in its process.
 #[tokio::test]
 async fn a_node_proves_nothing_with_the_certificates_of_other_processes() {

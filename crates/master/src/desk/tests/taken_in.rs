@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use sealbus_store::WithCommits;
 
 use super::*;
-use crate::taking_in::take_in_rows;
+use crate::taking_in::{TakingIn, take_in_rows};
 use crate::unstored::{Ledger, UNSTORED_ROW};
 
 #[tokio::test]
@@ -50,6 +50,7 @@ async fn a_revocation_whose_row_is_written_again_revokes_nothing_that_was_certif
         });
         looking.await.unwrap()
     };
+    let mut taking = TakingIn::default();
     let former = certified().await;
     let revoked = Unstored::Revoked {
         what: "node-1".to_owned(),
@@ -60,7 +61,7 @@ async fn a_revocation_whose_row_is_written_again_revokes_nothing_that_was_certif
     loses.store(true, Ordering::Relaxed);
     ledger.hand_in(&*store, "ca-2").await.unwrap_err();
     loses.store(false, Ordering::Relaxed);
-    take_in_rows(&*store, &desk).await;
+    take_in_rows(&*store, &desk, &mut taking).await;
     assert!(!is_believed(&former).await);
     // With a new token the node comes back.
     let again = certified().await;
@@ -73,7 +74,7 @@ async fn a_revocation_whose_row_is_written_again_revokes_nothing_that_was_certif
     ledger.hand_in(&*store, "ca-2").await.unwrap();
     let waiting = store.scan(UNSTORED_ROW, None, 9).await.unwrap();
     assert_eq!(waiting.len(), 1);
-    take_in_rows(&*store, &desk).await;
+    take_in_rows(&*store, &desk, &mut taking).await;
     let waiting = store.scan(UNSTORED_ROW, None, 9).await.unwrap();
     assert!(waiting.is_empty());
     assert!(is_believed(&again).await && !is_believed(&former).await);
@@ -81,8 +82,88 @@ async fn a_revocation_whose_row_is_written_again_revokes_nothing_that_was_certif
     // Another Master stood in for that one, and brings the same again.
     let ledger = Ledger::open(appended.path()).unwrap();
     ledger.hand_in(&*store, "ca-3").await.unwrap();
-    take_in_rows(&*store, &desk).await;
+    take_in_rows(&*store, &desk, &mut taking).await;
     let waiting = store.scan(UNSTORED_ROW, None, 9).await.unwrap();
     assert!(waiting.is_empty());
     assert!(is_believed(&again).await && !is_believed(&former).await);
+}
+
+#[test]
+fn a_line_of_a_newer_version_is_named_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("unstored.log");
+    let text = r#"[7,{"act":"suspended","what":"thief","at":1}]"#;
+    std::fs::write(&file, text).unwrap();
+    let error = Ledger::open(folder.path()).err().unwrap().to_string();
+    for word in ["line 1 ", "suspended", "the version that wrote it"] {
+        assert!(error.contains(word), "{error}");
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), text.as_bytes());
+}
+
+#[tokio::test]
+async fn acts_of_a_newer_version_stay_and_hold_up_no_others() {
+    let store = Arc::new(MemoryStore::new());
+    let (desk, _outward, _news) = open(parts(), store.clone());
+    let mut batch = Batch::new();
+    for number in 0..200 {
+        let key = format!("{UNSTORED_ROW}ca-2/{number:016x}");
+        batch.put(key, r#"{"act":"suspended","what":"thief","at":1}"#);
+    }
+    let revoked = Unstored::Revoked {
+        what: "thief".to_owned(),
+        said: "stolen".to_owned(),
+        at: timestamp(now()),
+    };
+    let key = format!("{UNSTORED_ROW}ca-3/1");
+    batch.put(key, serde_json::to_vec(&revoked).unwrap());
+    store.commit(batch).await.unwrap();
+    let mut taking = TakingIn::default();
+    for _ in 0..4 {
+        take_in_rows(&*store, &desk, &mut taking).await;
+    }
+    let looking = desk.run(|desk, _| Ok(desk.ca.is_denied(&desk.agent("thief")?)));
+    assert!(looking.await.unwrap());
+    let waiting = store.scan(UNSTORED_ROW, None, 300).await.unwrap();
+    assert_eq!(waiting.len(), 200);
+    assert!(waiting.iter().all(|(key, _)| key.contains("ca-2")));
+}
+
+#[tokio::test]
+async fn no_act_is_taken_in_before_an_earlier_one_that_must_wait() {
+    let is_away = Arc::new(AtomicBool::new(false));
+    let fails = is_away.clone();
+    let store = Arc::new(WithCommits::new(move |store, batch| {
+        let fails = fails.clone();
+        let committing = async move {
+            match fails.load(Ordering::Relaxed) {
+                true => Err(StoreError::Away {
+                    members: "etcd".to_owned(),
+                    detail: "nobody is there".to_owned(),
+                }),
+                false => store.commit(batch).await,
+            }
+        };
+        committing.boxed()
+    }));
+    let (desk, _outward, _news) = open(parts(), store.clone());
+    let mut batch = Batch::new();
+    for number in 0..65 {
+        let revoked = Unstored::Revoked {
+            what: format!("thief-{number}"),
+            said: "stolen".to_owned(),
+            at: timestamp(now()),
+        };
+        let key = format!("{UNSTORED_ROW}ca-2/{number:016x}");
+        batch.put(key, serde_json::to_vec(&revoked).unwrap());
+    }
+    store.commit(batch).await.unwrap();
+    let mut taking = TakingIn::default();
+    is_away.store(true, Ordering::Relaxed);
+    take_in_rows(&*store, &desk, &mut taking).await;
+    is_away.store(false, Ordering::Relaxed);
+    take_in_rows(&*store, &desk, &mut taking).await;
+    let waiting = store.scan(UNSTORED_ROW, None, 99).await.unwrap();
+    // All but the last one, if the first one was still there.
+    assert!(waiting.len() <= 1, "{} wait", waiting.len());
 }

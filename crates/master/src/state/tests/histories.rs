@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::placement::{Wish, place};
+use crate::placement::{PlacementWish, place};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -163,7 +163,7 @@ proptest! {
             prop_assert!(master.loads.waiting().eq(waiting.clone().map(|(name, _)| name)));
             // None waits that could be placed.
             for (name, group) in waiting {
-                let wish = Wish {
+                let wish = PlacementWish {
                     pin: group.pin.as_deref(),
                     forbid: &group.forbid,
                     isolation: group.origin.isolation(),

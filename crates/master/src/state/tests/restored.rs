@@ -57,13 +57,14 @@ fn what_runs_on_after_a_restore_is_adopted_and_nothing_is_placed_twice() {
     register(&mut master, "node-9", &[running("e", "b")], 2000);
     assert!(master.group_of("b").unwrap().1.process.is_none());
     // The node shows the certificates in two parts.
-    master.is_certified("e");
-    assert!(master.certified("e", BTreeSet::new()));
-    assert!(master.certified("e", BTreeSet::from(["b".to_owned()])));
-    master.has_shown_all("e");
+    master.is_certified("node-9", "e");
+    assert!(master.certified("node-9", "e", BTreeSet::new()));
+    assert!(master.certified("node-9", "e", BTreeSet::from(["b".to_owned()])));
+    master.has_shown_all("node-9", "e");
     // The certificate of `c` is denied.
-    assert!(!master.certified("f", BTreeSet::from(["c".to_owned()])));
-    master.has_shown_all("f");
+    let of_c = BTreeSet::from(["c".to_owned()]);
+    assert!(!master.certified(other(&node), "f", of_c));
+    master.has_shown_all(other(&node), "f");
     let nodes = ["node-1", "node-2", "node-9"];
     pass(&mut master, 2000..=19_000, &nodes);
     assert!(master.is_restoring() && stopped(&mut master).is_empty());
@@ -79,6 +80,39 @@ fn what_runs_on_after_a_restore_is_adopted_and_nothing_is_placed_twice() {
     let mut master = load_at(&rows, 30_000);
     assert!(!master.is_restoring());
     master.come_back("node-8", description(), 30_000).unwrap();
+}
+
+/// The names of processes are no secret.
+#[test]
+fn a_node_that_names_a_process_of_another_one_neither_gets_it_nor_ends_it() {
+    let (known, rows) = restored();
+    let mut master = load_at(&rows, 1000);
+    let (node, liar) = (known.node.as_str(), other(&known.node));
+    master.start(&[entry("a"), entry("b")], 1000).unwrap();
+    let processes = [running(&known.id, "a"), running("e", "b")];
+    register(&mut master, node, &processes, 2000);
+    let agents = || BTreeSet::from(["b".to_owned()]);
+    master.is_certified(node, "e");
+    assert!(master.certified(node, "e", agents()));
+    master.has_shown_all(node, "e");
+    register(&mut master, liar, &[running("e", "b")], 2000);
+    // The CA certified nothing for it there.
+    assert!(!master.certified(liar, "e", agents()));
+    master.has_shown_all(liar, "e");
+    pass(&mut master, 2000..=22_000, &["node-1", "node-2"]);
+    assert!(!master.is_restoring());
+    let adopted = process_of(&master, "b");
+    assert_eq!((adopted.id.as_str(), adopted.node.as_str()), ("e", node));
+    let effects = master.take_effects().into_iter();
+    let told: Vec<String> = effects
+        .filter_map(|effect| match effect {
+            Effect::Ask { node, request, .. } => {
+                matches!(*request, NodeRequest::Stop { .. }).then_some(node)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [liar]);
 }
 
 #[test]
