@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use sealbus_a2a::frames::first;
 use sealbus_a2a::neighbour::answer::Told;
 use sealbus_a2a::proto::{OPERATIONS, reason};
-use sealbus_a2a::wire::{SendMessage, read};
+use sealbus_a2a::wire::{SendMessageRequest, read};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;
@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     for operation in OPERATIONS {
         if let Ok(params) = operation.read(bytes)
             && operation.name == "SendMessage"
-            && let Ok(request) = read::<SendMessage>(params.into())
+            && let Ok(request) = read::<SendMessageRequest>(params.into())
         {
             let _ = request.check();
         }

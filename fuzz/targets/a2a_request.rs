@@ -3,12 +3,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use sealbus_a2a::push::PushConfig;
-use sealbus_a2a::wire::{Call, ListTasks, OneConfig, OneTask, SendMessage, read};
+use sealbus_a2a::wire::{Call, ListTasks, OneConfig, OneTask, SendMessageRequest, read};
 
 fuzz_target!(|bytes: &[u8]| {
     match Call::read(bytes) {
         Ok(call) => {
-            let sent = read::<SendMessage>(call.params.clone());
+            let sent = read::<SendMessageRequest>(call.params.clone());
             if let Err(fault) = sent.and_then(|request| request.check()) {
                 assert!(fault.to_rpc()["code"].is_i64());
             }

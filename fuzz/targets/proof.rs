@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_proof::{Delegation, Evidence, LONGEST_PROOF, NotProved, Proof, Verifier};
+use sealbus_proof::{BatchKeyDelegation, Evidence, LONGEST_PROOF, NotProved, Proof, Verifier};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
     CertificateChain, Identity, KeyPair, PlatformName, RootAuthority, SecurityLevel,
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (author, trust) = &*AUTHOR;
     let now = NOW.as_unix_seconds() * 1000;
     assert!(Evidence::decode(bytes, [7; 32], SecurityLevel::Signed, trust, now).is_err());
-    if let Ok(delegation) = Delegation::decode(bytes) {
+    if let Ok(delegation) = BatchKeyDelegation::decode(bytes) {
         let mut again = Vec::new();
         delegation.encode(&mut again);
         assert_eq!(again, bytes);

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_seal::binding::{Binding, Channel, Role};
+use sealbus_seal::binding::{Binding, BoundConnection, Role};
 use sealbus_seal::{PlatformName, RootAuthority, SecurityLevel, Timestamp, Trust, Validity};
 
 const NOW: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
         let mut again = Vec::new();
         binding.encode(&mut again);
         assert_eq!(again, bytes);
-        let channel = Channel::with_exporter([0; 32], SecurityLevel::Auth, 1);
+        let channel = BoundConnection::with_exporter([0; 32], SecurityLevel::Auth, 1);
         assert!(binding.verify(&channel, Role::Client, &TRUST, NOW).is_err());
     }
 });

@@ -24,9 +24,11 @@ static TRUSTED: LazyLock<(Trust, IssuingAuthority)> = LazyLock::new(|| {
 fuzz_target!(|bytes: &[u8]| {
     let (trust, authority) = &*TRUSTED;
     assert!(trust.apply_deny_list(bytes, NOW).is_err());
+    assert!(trust.open_kept_deny_list(bytes, None).is_err());
     // With a trusted chain in place the parser goes on into the entries.
     let mut begun = CONTEXT.to_vec();
     authority.chain().encode(&mut begun);
     begun.extend_from_slice(bytes);
     assert!(trust.apply_deny_list(&begun, NOW).is_err());
+    assert!(trust.open_kept_deny_list(&begun, None).is_err());
 });

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
 use sealbus_bus::{
-    Envelope, NotOpened, Opened, OpenedRow, OpenedRows, SealedRow, SentRows, SessionNumber, aid_of,
+    NotOpened, Opened, OpenedRow, OpenedRows, SealedEnvelope, SealedRow, SentRows, SessionNumber,
+    aid_of,
 };
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_fipa::{AclMessage, Limits, bitefficient};
@@ -26,7 +27,7 @@ fn opened(rows: &mut OpenedRows, outer: &[u8], receiver: &str) -> Result<Opened,
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = Envelope::parse(bytes);
+    let _ = SealedEnvelope::parse(bytes);
     let _ = OpenedRow::decode(bytes, BEN);
     let _ = SentRows::default().whole(bytes.to_vec().into());
     let Ok(message) = bitefficient::decode_ref(bytes, &Limits::default()) else {

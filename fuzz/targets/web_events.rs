@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_web::events::Events;
+use sealbus_web::events::ServerSentEvents;
 
 const MOST: usize = 4096;
 
@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let read = |step: usize| {
-        let (mut events, mut found) = (Events::new(MOST), Vec::new());
+        let (mut events, mut found) = (ServerSentEvents::new(MOST), Vec::new());
         for piece in stream.chunks(step) {
             events.push(piece, |event| found.push(event))?;
         }
