@@ -19,7 +19,7 @@ from conftest import PROGRAMS, Door, say
 from harness import DEADLINE, clean_environment, sealbus, wait_for
 from sealbus import Agent, Platform, PlatformError, Progress, tool
 from test_client import outcome, result
-from test_neighbours import free_port
+from ports import free_port
 
 
 class TeaHouse(Agent):

@@ -19,7 +19,8 @@ from cryptography.x509.oid import NameOID
 
 from conftest import MANIFEST, Door, start
 from harness import DEADLINE, Platform, documented_keys, sealbus, wait_for
-from login import Authority, free_port
+from login import Authority
+from ports import free_port
 
 CERTIFIED = """
     hosts = ["localhost"]

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import PROGRAMS, Door, listening, say
 from harness import Platform, sealbus, wait_for
-from login import free_port
+from ports import free_port
 from test_client import outcome, result, why
 from test_neighbours import Server
 

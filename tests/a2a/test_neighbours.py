@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from conftest import PROGRAMS, Door, say
 from harness import Platform, memory, wait_for
-from login import Authority, free_port
+from login import Authority
+from ports import free_port
 from test_client import heard, outcome, result, why
 
 STATE = TaskState.Name

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from conftest import MANIFEST, Door, say, start
 from harness import DEADLINE
-from login import App, Authority, Login, free_port
+from login import App, Authority, Login
+from ports import free_port
 
 OAUTH = """
     hosts = ["localhost"]

@@ -20,7 +20,7 @@ from joserfc.jwk import KeySet
 
 from conftest import PROGRAMS, Door, listening
 from harness import DEADLINE, Platform, wait_for
-from login import free_port
+from ports import free_port
 
 HOME = """
     [platform]

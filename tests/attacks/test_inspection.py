@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from harness import PROGRAMS, SEALBUS, Platform, Program, clean_environment, wait_for
@@ -71,6 +72,8 @@ def open_process(by, factory):
     """A process of the same user that protects itself by nothing."""
     folder, words = by
     program = Program([*words, "sleep", "1000"], folder / "open.log")
+    # Until then it is the program that changes its user.
+    wait_for(lambda: Path(f"/proc/{program.pid}/comm").read_text() == "sleep\n", "the open process")
     yield program
     program.kill()
 

@@ -2,15 +2,14 @@
 
 import os
 import shutil
-import socket
 import stat
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from harness import Platform, Program, alive, wait_for
 from isolated import lines, needs, provide, said
+from ports import free_port
 
 #: Where the nodes of this machine note which users are taken.
 NOTES = Path("/run/sealbus/uids")
@@ -42,14 +41,6 @@ def users(modes):
     yield first, first + 2
     for uid in (first, first + 2, first + 3):
         (NOTES / str(uid)).unlink(missing_ok=True)
-
-
-def free_port() -> int:
-    """A port below those that the system gives by itself."""
-    for port in range(23_000, 32_000):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError("every port is taken")
 
 
 def starts(factory: Platform, agent: str) -> None:

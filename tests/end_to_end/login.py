@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import socket
 import ssl
 import threading
 import time
@@ -173,9 +172,3 @@ class Login:
         self.server.shutdown()
         self.thread.join()
         self.server.server_close()
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])

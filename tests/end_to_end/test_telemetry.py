@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import sys
 import textwrap
 import threading
@@ -13,34 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import pytest
 from harness import ROOT, Program, wait_for
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from pages import Reader, someone
+from ports import free_port, free_ports
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 HOW_TO = ROOT / "docs" / "how-to"
 SHIPPED = ROOT / "packaging" / "prometheus"
-
-
-def free_ports(count: int) -> int:
-    """The first of free ports in a row."""
-    while True:
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-        others = [socket.socket() for _ in range(count)]
-        try:
-            for number, each in enumerate(others):
-                each.bind(("127.0.0.1", port + number))
-            return port
-        except (OSError, OverflowError):
-            continue
-        finally:
-            for each in others:
-                each.close()
 
 
 @contextmanager
@@ -76,7 +57,7 @@ def total(samples: dict, name: str, /, **labels: str) -> float:
 def prometheus(reader: Reader):
     """Debian's Prometheus with the page's file and the alerts that are shipped. Gives a function that asks it."""
     shutil.copy(SHIPPED / "alerts.yml", reader.folder)
-    port = free_ports(1)
+    port = free_port()
     server = Program(
         [
             "prometheus",
@@ -103,7 +84,7 @@ def prometheus(reader: Reader):
 
 
 def test_prometheus_reads_the_numbers():
-    master = free_ports(2)
+    master, _ = free_ports(2)
     with played("prometheus.md", {"9464": master, "9465": master + 1}) as reader:
         counted = total(scraped(master + 1), "sealbus_messages_sent_total", process="clock")
         wait_for(lambda: total(scraped(master + 1), "sealbus_messages_sent_total", process="clock") > counted, "more ticks")

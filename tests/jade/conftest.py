@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ import sealbus
 from sealbus import AID, Agent
 from network import pytest_configure  # noqa: F401
 from platforms import tmp_path  # noqa: F401
+from ports import free_port
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -40,15 +39,6 @@ LIMIT = 120.0
 
 # A shell that starts the tests in the background lets them, and all they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def free_port() -> int:
-    """A free port that no outgoing connection takes while JADE is away: below the range of those."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 class Jade:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import JARS, free_port
+from conftest import JARS
+from ports import free_port
 from harness import ROOT
 from pages import Reader, someone
 

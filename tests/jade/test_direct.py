@@ -15,7 +15,8 @@ import pytest
 import pytest_asyncio
 
 import sealbus
-from conftest import JARS, free_port
+from conftest import JARS
+from ports import free_port
 from harness import ROOT, Platform, wait_for
 from sealbus import AID, Agent
 from test_protocols import test_jade_begins, test_we_begin

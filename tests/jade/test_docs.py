@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import JARS, LIMIT, Jade, free_port
+from conftest import JARS, LIMIT, Jade
+from ports import free_port
 from harness import ROOT, Program, wait_for
 
 DOCS = (ROOT / "docs" / "jade.md").read_text()

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -23,7 +22,8 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 from conftest import MANIFEST, Door, start
 from harness import DEADLINE, wait_for
-from login import App, Authority, Login, free_port
+from login import App, Authority, Login
+from ports import free_port
 
 OAUTH = """
     hosts = ["localhost"]

@@ -21,15 +21,6 @@ PATIENT = "-kernel net_setuptime 120"
 PLACES = [Path("/usr/lib/rabbitmq/bin"), Path("/opt/rabbitmq/sbin")]
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on; held together, so that they differ."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
-
-
 class OperatorBroker:
     """One broker: its configuration in `config`, everything else in a folder of its own."""
 

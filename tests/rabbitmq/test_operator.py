@@ -11,7 +11,8 @@ import pytest
 
 from harness import Platform, sealbus, wait_for
 from manifests import manifest
-from operator_brokers import OperatorBroker, free_ports
+from operator_brokers import OperatorBroker
+from ports import free_ports
 from talking import talk
 
 #: A node that is silent for 8 s is dead, unless the broker is.

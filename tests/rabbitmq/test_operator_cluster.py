@@ -11,7 +11,8 @@ import pytest
 
 from harness import PROGRAMS, Platform, sealbus, wait_for
 from manifests import manifest
-from operator_brokers import OperatorBroker, free_ports
+from operator_brokers import OperatorBroker
+from ports import free_ports
 from talking import heard_of, order
 
 #: Numbers that alice sends bob for each broker that dies, a few milliseconds apart.
