@@ -27,6 +27,7 @@ from statistics import median
 from typing import Any
 
 import report
+from awake import awake
 from sealbus import AclMessage, Agent, Message, Performative, run
 from watched import BATCH, PATIENCE, ROOT, Sink
 
@@ -229,10 +230,11 @@ def main() -> None:
     parser.add_argument("--isolation", metavar="MODE", help="the mode for messages, in place of the strongest one")
     given = parser.parse_args()
     sealbus = given.sealbus.resolve()
-    figures: dict[str, Any] = {
-        "starts": starts(sealbus, given.starts),
-        "messages": messages(sealbus, given.isolation, given.seconds, given.turns),
-    }
+    with awake():
+        figures: dict[str, Any] = {
+            "starts": starts(sealbus, given.starts),
+            "messages": messages(sealbus, given.isolation, given.seconds, given.turns),
+        }
     report.write(given.json, figures)
     show(figures)
 
