@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -337,3 +338,48 @@ def test_a_program_reaches_what_the_manifest_opens(platform, modes, tmp_path):
         also=factory.logs,
     )
     assert "PermissionError" in text or "FileNotFoundError" in text
+
+
+#: A program that writes to its shared folder, and says what it is and whether it sees somebody else's file.
+CLERK = """
+import json, os, sys
+
+shared, foreign = sys.argv[1], os.environ["FOREIGN"]
+open(f"{shared}/out", "w").write("written")
+print(json.dumps({"prefix": sys.prefix, "sees": os.path.exists(foreign), "shared": os.listdir(shared)}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("mode", [mode for mode in SUCCEED if mode != "none"])
+@pytest.mark.parametrize("place", ["/tmp", "/var/tmp"])
+def test_a_program_in_a_meeting_place_sees_its_own_there_and_nothing_else(mode, place, modes, platform):
+    needs(modes, mode)
+    with tempfile.TemporaryDirectory(dir=place) as own, tempfile.TemporaryDirectory(dir=place) as others:
+        folder, foreign = Path(own), Path(others) / "file"
+        shared = folder / "shared"
+        shared.mkdir()
+        foreign.write_text("")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+        (folder / "clerk.py").write_text(CLERK)
+        for each in (folder, foreign.parent):
+            each.chmod(0o755)
+        shared.chmod(0o777)
+        agent = f"""
+            [[agent]]
+            name = "NAME"
+            command = ["{folder}/venv/bin/python", "{folder}/clerk.py", "{shared}"]
+            environment = {{ FOREIGN = "{foreign}" }}
+            write = ["{shared}"]
+            restart = "never"
+        """
+        wide = agent.replace("NAME", "wide") + '    read = ["/"]\n'
+        factory = platform('    [platform]\n    name = "factory"\n' + agent.replace("NAME", "narrow") + wide)
+        factory.up("--isolation", mode)
+        # A user of its own reaches no interpreter in a closed home whose folders stay as they are.
+        for name in ("narrow", "wide")[: 1 if mode == "uid" else 2]:
+            (told,) = wait_for(lambda name=name: said(factory, name), f"the {name} program", also=factory.logs)
+            assert told["prefix"] == str(folder / "venv")
+            # Without a view of its own, it sees that there is a file, and may not open it.
+            assert told["sees"] == (mode == "landlock"), name
+            assert told["shared"] == ["out"]
+        assert (shared / "out").read_text() == "written"

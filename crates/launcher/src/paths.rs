@@ -37,6 +37,8 @@ pub(crate) struct Paths {
     pub(crate) needed: BTreeSet<(PathBuf, Right)>,
     /// Folders that the program may change.
     writable: Vec<PathBuf>,
+    /// The meeting places that the program does not see.
+    covered: Vec<PathBuf>,
 }
 
 /// Most symbolic links from one to the next.
@@ -96,6 +98,7 @@ impl Paths {
         let writable = writable.filter_map(|path| path.canonicalize().ok());
         let mut paths = Self {
             writable: writable.collect(),
+            covered: plan.meeting_places(),
             ..Self::default()
         };
         for path in SYSTEM.iter().chain(&FACTS) {
@@ -260,9 +263,14 @@ impl Paths {
         self.grant(path, Right::List);
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         for entry in entries {
+            let path = entry.path();
+            // A right to the folder around a meeting place opens nothing of it.
+            if self.covered.contains(&path) {
+                continue;
+            }
             // The target of a link has rights of its own.
             if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
-                self.allow(&entry.path(), right, hidden);
+                self.allow(&path, right, hidden);
             }
         }
     }
@@ -334,15 +342,6 @@ fn public_in(folder: &Path) -> (Vec<PathBuf>, bool) {
     (public, is_all)
 }
 
-/// The folders on the way to a path that a user without rights of its own cannot pass.
-pub(crate) fn closed_to_others(path: &Path) -> Option<PathBuf> {
-    let mut ways: Vec<&Path> = path.ancestors().skip(1).collect();
-    ways.reverse();
-    let is_closed =
-        |way: &&Path| fs::metadata(way).is_ok_and(|about| about.permissions().mode() & 0o001 == 0);
-    ways.into_iter().find(is_closed).map(Path::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -389,6 +388,21 @@ mod tests {
             right_to(&paths, &root.join("deep/state/node.json")),
             Some(Right::List)
         );
+    }
+
+    #[test]
+    fn a_meeting_place_is_open_only_if_it_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        make(&root, &["tmp/socket", "state/key"]);
+        let (tmp, hidden) = (root.join("tmp"), [root.join("state")]);
+        let mut paths = Paths::default();
+        paths.covered.push(tmp.clone());
+        for (named, right) in [(&root, None), (&tmp, Some(&Right::Read))] {
+            paths.allow(named, Right::Read, &hidden);
+            // The view has what there is a right to.
+            assert_eq!(paths.rights.get(&tmp), right);
+        }
     }
 
     #[test]
@@ -480,16 +494,5 @@ mod tests {
             );
         }
         assert!(paths.rights.contains_key(&root.join("fonts")));
-    }
-
-    #[test]
-    fn the_first_folder_that_is_closed_is_found() {
-        let place = tempfile::tempdir().unwrap();
-        let root = place.path().canonicalize().unwrap();
-        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
-        make(&root, &["a/b/c"]);
-        fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(closed_to_others(&root.join("a/b/c")), Some(root.join("a")));
-        assert_eq!(closed_to_others(&root.join("a")), None);
     }
 }

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sealbus_manifest::isolation::{Confinement, Isolation};
 use serde::{Deserialize, Serialize};
+
+/// Folders in which programs of all kinds keep their sockets. A program could have those of its node's user act for it, so in a view
+/// of its own they are empty.
+const MEETING_PLACES: [&str; 3] = ["/tmp", "/var/tmp", "/run/user"];
 
 /// The task of a launcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,6 +175,15 @@ impl Plan {
             perform(step).map_err(|error| (step, error))?;
         }
         Ok(())
+    }
+
+    /// The meeting places, without symbolic links in them.
+    pub(crate) fn meeting_places(&self) -> Vec<PathBuf> {
+        let places = MEETING_PLACES.iter().map(Path::new);
+        let places = places.filter_map(|place| place.canonicalize().ok());
+        places
+            .filter(|_| self.mode >= Isolation::Namespace)
+            .collect()
     }
 
     /// Whether the program may open unix sockets. In the mode `landlock`, which has only rights of files, it would

@@ -40,9 +40,6 @@ const EMPTY: &CStr = c"mode=711,size=1m";
 /// A file takes memory of the kernel even if it is empty, so there is one for each page at most.
 const OWN_SHARED_MEMORY: &CStr = c"mode=1777,size=256m,nr_inodes=65536";
 
-/// Folders in which programs of all kinds keep their sockets. A program could have those of its node's user act for it.
-const MEETING_PLACES: [&str; 3] = ["/tmp", "/var/tmp", "/run/user"];
-
 /// An error and its subject.
 type Cause = (io::Error, String);
 
@@ -175,9 +172,9 @@ impl IsolationSteps<'_> {
     }
 
     fn change_view(&self) -> Result<(), Cause> {
-        let hidden = self.plan.hidden.iter().map(PathBuf::as_path);
-        let hidden = hidden.chain(MEETING_PLACES.map(Path::new));
-        let hidden: Vec<PathBuf> = hidden.filter_map(|path| path.canonicalize().ok()).collect();
+        let hidden = self.plan.hidden.iter();
+        let hidden = hidden.filter_map(|path| path.canonicalize().ok());
+        let hidden: Vec<PathBuf> = hidden.chain(self.plan.meeting_places()).collect();
         let changes = changes(&self.paths, &hidden, self.plan.mode == Isolation::Uid);
         let kept: Vec<Option<OwnedFd>> = changes.iter().map(open_kept).collect::<Result<_, _>>()?;
         for (change, kept) in changes.iter().zip(&kept) {

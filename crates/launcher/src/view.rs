@@ -2,9 +2,11 @@
 //! program's user may not pass. The paths in them that the program needs are put back in their places.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::paths::{Paths, closed_to_others};
+use super::paths::Paths;
 
 /// A change of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +54,15 @@ fn arrange(keeps: &BTreeSet<PathBuf>, covers: &BTreeSet<PathBuf>) -> Vec<Mount> 
     arranged
 }
 
+/// The folders on the way to a path that a user without rights of its own cannot pass.
+fn closed_to_others(path: &Path) -> Option<PathBuf> {
+    let mut ways: Vec<&Path> = path.ancestors().skip(1).collect();
+    ways.reverse();
+    let is_closed =
+        |way: &&Path| fs::metadata(way).is_ok_and(|about| about.permissions().mode() & 0o001 == 0);
+    ways.into_iter().find(is_closed).map(Path::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +92,16 @@ mod tests {
     #[test]
     fn nothing_changes_if_nothing_is_hidden_or_closed() {
         assert_eq!(arrange(&set(&["/usr", "/srv/p"]), &set(&[])), []);
+    }
+
+    #[test]
+    fn the_first_folder_that_is_closed_is_found() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir_all(root.join("a/b/c")).unwrap();
+        fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(closed_to_others(&root.join("a/b/c")), Some(root.join("a")));
+        assert_eq!(closed_to_others(&root.join("a")), None);
     }
 }

@@ -16,6 +16,9 @@ use super::read::Reader;
 /// The transport without a broker.
 const MESH: &str = "mesh";
 
+/// Most characters of an unknown section's name in an error.
+const LONGEST_NAME: usize = 64;
+
 /// The broker that a manifest names.
 #[derive(Clone, Debug)]
 pub struct BrokerEntry(Arc<dyn NamedBroker>);
@@ -54,6 +57,13 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
     let named = kinds.find_map(|kind| Some((kind, members.remove(kind.name())?)));
     let broker = named.map(|(kind, section)| kind.named(section));
     let broker = broker.transpose().map_err(D::Error::custom)?;
+    // It may be a broker of which this build knows nothing, and the platform would run on the mesh.
+    if let Some(unknown) = members.keys().next() {
+        let shown: String = unknown.chars().take(LONGEST_NAME).collect();
+        return Err(D::Error::custom(format!(
+            "this build of Sealbus knows neither a broker nor a section [{shown}]: install one that does, or remove the section"
+        )));
+    }
     Ok(broker.map(BrokerEntry))
 }
 
@@ -237,6 +247,22 @@ mod tests {
             serde_json::from_value::<Manifest>(sent).unwrap(),
             on_the_mesh
         );
+    }
+
+    #[test]
+    fn a_broker_that_this_build_lacks_is_refused_by_name() {
+        let on_the_mesh = manifest("", "").unwrap();
+        let managed = manifest("transport = \"rabbitmq\"", "[rabbitmq]\nmanaged = true").unwrap();
+        for known in [on_the_mesh, managed] {
+            let mut sent = serde_json::to_value(&known).unwrap();
+            assert_eq!(
+                serde_json::from_value::<Manifest>(sent.clone()).unwrap(),
+                known
+            );
+            sent["pigeons"] = json!({ "broker": "managed" });
+            let refused = serde_json::from_value::<Manifest>(sent).unwrap_err();
+            assert!(refused.to_string().contains("[pigeons]"), "{refused}");
+        }
     }
 
     #[test]

@@ -133,6 +133,10 @@ pub(super) async fn elect(
             candidate.give_back().await;
             return Err(StoreError::Restoring.into());
         }
+        Election::Copied(twin, common) => {
+            candidate.give_back().await;
+            return Err(twins::copied(*twin, common, directory));
+        }
     };
     if let Err(error) = own_ca(&*etcd, directory, settings).await {
         candidate.give_back().await;

@@ -1,12 +1,15 @@
 //! An instance of the Master on a shared store: it waits until it may lead, and holds the role while it leads.
 
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sealbus_control::clock::now;
 use sealbus_control::{Blob, UnixMillis};
-use sealbus_seal::Term;
+use sealbus_seal::{Certificate, Term, VerifyingKey};
 use sealbus_store::etcd::{EtcdStore, InstanceRow, Lease};
 use sealbus_store::{Fenced, Revision, StoreError, latest_term};
 use serde::{Deserialize, Serialize};
@@ -58,6 +61,8 @@ pub(super) struct Candidate {
     latest: (Term, Revision),
     /// The term that was claimed.
     claimed: Option<Fenced>,
+    /// Whether it has looked, beside its own row, for a twin that began in the same moment.
+    is_alone: bool,
     leads: bool,
     /// The instance that was seen to lead.
     leader: Option<String>,
@@ -79,6 +84,38 @@ pub(super) enum Election {
     OnBroker(String),
     /// The state is not restored completely, so nobody may lead.
     Restoring,
+    /// A twin came first: its facts, and the thing that both have.
+    Copied(Box<InstanceFacts>, &'static str),
+}
+
+/// The key of a CA, by its certificate.
+pub(super) fn key_of(certificate: &[u8]) -> Option<VerifyingKey> {
+    let certificate = Certificate::parse(certificate).ok()?;
+    Some(certificate.public_key().clone())
+}
+
+/// The twin that came before the instance whose row has this name and lease, and what both have; nothing if the instance's own
+/// row is not there, or cannot be read. Of two that begin in the same moment, one finds the other.
+fn earlier_twin(
+    rows: &[InstanceRow],
+    name: &str,
+    lease: Lease,
+    certificate: &[u8],
+) -> Option<Option<(InstanceFacts, &'static str)>> {
+    let own = rows.iter().find(|row| row.instance == name)?;
+    if own.lease != lease {
+        return Some(Some((facts_of(own)?, "the name")));
+    }
+    let key = key_of(certificate);
+    let earlier = rows.iter().filter(|row| row.created < own.created);
+    let mut twins = earlier
+        .filter_map(facts_of)
+        .filter(|facts| key.is_some() && key_of(&facts.certificate.0) == key);
+    Some(twins.next().map(|facts| (facts, "the CA")))
+}
+
+fn facts_of(row: &InstanceRow) -> Option<InstanceFacts> {
+    serde_json::from_slice(&row.value).ok()
 }
 
 /// The name of this machine.
@@ -117,6 +154,7 @@ impl Candidate {
             },
             latest: (Term::default(), 0),
             claimed: None,
+            is_alone: false,
             leads: false,
             leader: None,
             alarms,
@@ -145,7 +183,12 @@ impl Candidate {
                 return (Duration::ZERO, self.claimed.take().map(Election::Won));
             }
             Step::Over => return (Duration::ZERO, Some(Election::Over)),
-            Step::Lease => Outcome::Leased(self.get_lease().await),
+            Step::Lease => match self.get_lease().await {
+                Ok(leased) => Outcome::Leased(leased),
+                Err((twin, common)) => {
+                    return (Duration::ZERO, Some(Election::Copied(twin, common)));
+                }
+            },
             Step::Renew => Outcome::Renewed(self.renew().await),
             Step::Look => self.look().await,
             Step::Take { seen } => {
@@ -185,13 +228,36 @@ impl Candidate {
             .ok()
     }
 
-    async fn get_lease(&mut self) -> bool {
-        let lease = self.store.lease(Duration::from_millis(LIFE)).await;
-        self.lease = self.heard(lease);
-        if let Some(lease) = self.lease {
-            self.announce(lease).await;
+    /// Gets a lease for its row. Returns whether there is one, or that a twin came first.
+    async fn get_lease(&mut self) -> Result<bool, (Box<InstanceFacts>, &'static str)> {
+        self.lease = match self.lease.filter(|_| !self.is_alone) {
+            // The store did not answer before it had looked for twins. Its row hangs on this lease.
+            Some(lease) => match self.heard(self.store.renew(lease).await) {
+                Some(lives) => lives.then_some(lease),
+                None => return Ok(false),
+            },
+            None => self.heard(self.store.lease(Duration::from_millis(LIFE)).await),
+        };
+        let Some(lease) = self.lease else {
+            return Ok(false);
+        };
+        let written = self.announce(lease).await;
+        if !self.is_alone {
+            let Some(rows) = self.heard(self.store.instances().await) else {
+                return Ok(false);
+            };
+            let own = &self.about.certificate.0;
+            match earlier_twin(&rows, self.name(), lease, own) {
+                None => {
+                    // Nobody can read the row that is there: the next one takes its place.
+                    self.is_alone = written == Some(false);
+                    return Ok(false);
+                }
+                Some(Some((twin, common))) => return Err((Box::new(twin), common)),
+                Some(None) => self.is_alone = true,
+            }
         }
-        self.lease.is_some()
+        Ok(true)
     }
 
     async fn renew(&mut self) -> Option<bool> {
@@ -204,10 +270,13 @@ impl Candidate {
         Some(lives)
     }
 
-    async fn announce(&mut self, lease: Lease) {
+    async fn announce(&mut self, lease: Lease) -> Option<bool> {
         self.about.beat += 1;
         self.about.alarms = self.alarms.latest();
-        self.heard(self.store.announce(&as_row(&self.about), lease).await);
+        let row = as_row(&self.about);
+        // A twin must not take the other one's row.
+        let written = self.store.announce(&row, lease, !self.is_alone).await;
+        self.heard(written)
     }
 
     /// The facts about another one that holds the role now.
@@ -348,7 +417,7 @@ pub(super) async fn instances(
 ) -> Result<Vec<(String, Revision, InstanceFacts)>, StoreError> {
     let rows = store.instances().await?.into_iter();
     let read = |row: InstanceRow| {
-        let about = serde_json::from_slice(&row.value).ok()?;
+        let about = facts_of(&row)?;
         Some((row.instance, row.revision, about))
     };
     Ok(rows.filter_map(read).collect())

@@ -99,13 +99,17 @@ fn open_closed(
         found => found?,
     };
     let mode = Mode::from_raw_mode(fstat(&found)?.st_mode);
-    chmod(
-        format!("/proc/self/fd/{}", found.as_raw_fd()),
-        mode | SEARCH,
-    )?;
-    let folder = open_folder(&found, c".")?;
+    let opened = format!("/proc/self/fd/{}", found.as_raw_fd());
+    chmod(&opened, mode | SEARCH)?;
     let closed = Some(mode);
-    Ok(folder.map(|folder| SearchedFolder { folder, closed }))
+    match open_folder(&found, c".") {
+        Ok(Some(folder)) => Ok(Some(SearchedFolder { folder, closed })),
+        // The node may have too many open files.
+        failed => {
+            let _ = chmod(&opened, mode);
+            failed.map(|_| None)
+        }
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -378,6 +382,44 @@ mod tests {
             set(&inner, 0o700);
             assert!(found.is_some_and(|found| found > 1 << 20), "{closed:o}");
         }
+    }
+
+    /// The limit of open files holds for a whole process, so this happens in one of its own.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_cannot_be_searched_stays_closed() {
+        use std::os::fd::AsRawFd;
+
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+        const ALONE: &str = "SEALBUS_TEST_ALONE";
+        const NAME: &str = "room::tests::a_folder_that_cannot_be_searched_stays_closed";
+        if std::env::var_os(ALONE).is_none() {
+            let mut alone = Command::new(std::env::current_exe().unwrap());
+            let ran = alone.args([NAME, "--exact"]).env(ALONE, "1").output();
+            let ran = ran.unwrap();
+            let told = String::from_utf8_lossy(&ran.stdout);
+            assert!(ran.status.success() && told.contains("1 passed"), "{told}");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let own = place.path().join("own");
+        fs::create_dir(&own).unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o300)).unwrap();
+        // One more file can be opened, and no second one.
+        let next = File::open("/dev/null").unwrap().as_raw_fd();
+        let before = getrlimit(Resource::Nofile);
+        let one_more = Rlimit {
+            current: Some(next as u64 + 1),
+            maximum: before.maximum,
+        };
+        setrlimit(Resource::Nofile, one_more).unwrap();
+        let found = as_mere_owner(|| room_of(&own, MUCH));
+        setrlimit(Resource::Nofile, before).unwrap();
+        let error = found.unwrap_err().raw_os_error();
+        assert_eq!(error, Some(Errno::MFILE.raw_os_error()));
+        let mode = fs::metadata(&own).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o300);
     }
 
     #[test]

@@ -291,11 +291,14 @@ impl Process {
         Channels::of(&shared.bus).settled().await;
         if let Some(transport) = &shared.transport {
             let begun = Instant::now();
+            let stopping = shared.stopping.borrow().clone();
+            let limits = stopping.as_ref().and_then(Stopping::limits);
+            let (last_messages, last_words) = limits.unwrap_or((LAST_MESSAGES, LAST_WORDS));
             let before = shared.bus.counters().undeliverable;
             // The transport needs time for them, too.
-            shared.bus.settle(LAST_MESSAGES / 2).await;
-            let left = LAST_MESSAGES.saturating_sub(begun.elapsed());
-            let mut closing = transport.shut_down(left + LAST_WORDS);
+            shared.bus.settle(last_messages / 2).await;
+            let left = last_messages.saturating_sub(begun.elapsed());
+            let mut closing = transport.shut_down(left + last_words);
             let is_closed = tokio::time::timeout(left, &mut closing).await.is_ok();
             if !is_closed {
                 // Otherwise nobody would ever hear of what was not acknowledged.
@@ -324,6 +327,14 @@ impl Process {
 }
 
 impl Stopping {
+    /// How long closing waits for acknowledgements, and then for the transport. The node kills the process when the grace is over,
+    /// and until then senders must hear of what did not arrive.
+    fn limits(&self) -> Option<(Duration, Duration)> {
+        // Without a grace, the node kills its programs at once, and no others.
+        let grace = self.grace.filter(|grace| !grace.is_zero())?;
+        Some((LAST_MESSAGES.min(grace / 5 * 3), LAST_WORDS.min(grace / 5)))
+    }
+
     fn unexplained() -> Stopping {
         Stopping {
             grace: None,

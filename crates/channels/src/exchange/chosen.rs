@@ -37,10 +37,11 @@ pub(super) struct ChosenThere {
 }
 
 impl Chosen {
-    /// Adds all subscriptions of one process that see events. That process decides which of them want this event.
+    /// Adds all subscriptions of one process that see events. That process decides which of them want this event, and each
+    /// pays for it.
     pub(super) fn all(&mut self, at: usize, there: &PeerTargets) {
-        let sees = there.subscriptions.iter().filter(|it| it.uses.sees);
-        let charged: Arc<[u32]> = sees
+        let all = there.subscriptions.iter().filter(|it| it.is_in_all());
+        let charged: Arc<[u32]> = all
             .filter(|it| it.subscription.pushes_back())
             .map(|it| it.id)
             .collect();

@@ -121,6 +121,24 @@ impl Scene {
         self.exchanges[at].subscribe(&agent, options, now).unwrap()
     }
 
+    /// Subscriptions with filters that cost publishers too much together.
+    fn subscribe_costly(&mut self, at: usize) {
+        let now = self.now();
+        // Each filter looks at every item of a long list many times over.
+        let numbers = (0..100)
+            .map(|it| it.to_string())
+            .collect::<Vec<_>>()
+            .join(",");
+        let list = format!("[{numbers}]");
+        let filter = format!("{list}.all(a, {list}.all(b, a + b >= 0))");
+        for number in 0..40 {
+            let pattern = ChannelPattern::new("/dates").unwrap();
+            let options = SubscriptionOptions::new(pattern).filtered(filter.clone());
+            let agent = format!("costly-{number}@factory").into();
+            self.exchanges[at].subscribe(&agent, options, now).unwrap();
+        }
+    }
+
     fn publish(&mut self, reliability: Reliability) -> Result<Attempt<Reach>, PublishError> {
         self.publish_as(Qos {
             reliability,
@@ -336,20 +354,7 @@ fn a_slow_subscription_is_bounded_for_all_processes_together() {
 #[test]
 fn costly_filters_are_paid_for_by_the_process_that_has_them() {
     let mut scene = Scene::new(3);
-    let now = scene.now();
-    // Each filter looks at every item of a long list many times over.
-    let numbers = (0..100)
-        .map(|it| it.to_string())
-        .collect::<Vec<_>>()
-        .join(",");
-    let list = format!("[{numbers}]");
-    let filter = format!("{list}.all(a, {list}.all(b, a + b >= 0))");
-    for at in 0..40 {
-        let pattern = ChannelPattern::new("/dates").unwrap();
-        let options = SubscriptionOptions::new(pattern).filtered(filter.clone());
-        let agent = format!("costly-{at}@factory").into();
-        scene.exchanges[1].subscribe(&agent, options, now).unwrap();
-    }
+    scene.subscribe_costly(1);
     scene.subscribe(2, "/dates");
     assert!(scene.waits());
     scene.carry(0, 1);

@@ -32,6 +32,14 @@ pub(super) struct Uses {
 }
 
 impl Uses {
+    /// Of a subscription that its agent has left behind.
+    const NONE: Self = Self {
+        sees: false,
+        shares: false,
+        reads: false,
+        answers: false,
+    };
+
     /// The part of an agent's wishes that the policy allows; `None` if nothing.
     pub(super) fn new(
         rights: &ChannelPermissions,
@@ -91,6 +99,12 @@ impl There {
         self.uses.sees && !(is_kept(header) && self.subscription.reads_logs)
     }
 
+    /// Whether an event that names no subscription of its process comes to it: also if its agent has left it behind, which
+    /// that process does not know.
+    pub(super) fn is_in_all(&self) -> bool {
+        self.uses.sees || self.subscription.takes_events && self.uses == Uses::NONE
+    }
+
     /// None for a member of a group, which gives its events to another member itself.
     fn same(&self) -> Option<Same<'_>> {
         let it = &*self.subscription;
@@ -110,6 +124,7 @@ pub(super) fn is_kept(header: &ChannelHeader) -> bool {
 #[derive(Debug)]
 pub(super) struct PeerTargets {
     pub(super) peer: u32,
+    /// Those that agents have left behind have no uses.
     pub(super) subscriptions: Vec<There>,
     /// The subscriptions that push back and see events, if a frame that names none may go to the process: every subscription
     /// that takes events sees all of them, and no agent has moved away from it.
@@ -214,18 +229,20 @@ impl Exchange {
         });
         let left = self.left(&targets.here, &there);
         for (peer, mut subscriptions) in there {
-            let count = subscriptions.len();
-            subscriptions.retain(|it| !left.contains(&(peer, it.id)));
-            if subscriptions.is_empty() {
+            for it in &mut subscriptions {
+                if left.contains(&(peer, it.id)) {
+                    it.uses = Uses::NONE;
+                }
+            }
+            if subscriptions.iter().all(|it| it.uses == Uses::NONE) {
                 continue;
             }
             subscriptions.sort_by_key(|it| it.id);
-            let has_all = subscriptions.len() == count;
             let sees_all = subscriptions.iter().all(|it| {
                 let sees_none = !it.subscription.takes_events || it.subscription.group.is_some();
                 sees_none || it.uses.sees && it.subscription.filter.is_none()
             });
-            let all = (has_all && sees_all).then(|| {
+            let all = sees_all.then(|| {
                 subscriptions
                     .iter()
                     .filter(|it| it.uses.sees && it.subscription.pushes_back())

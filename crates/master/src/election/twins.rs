@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use sealbus_seal::{Certificate, VerifyingKey};
+use sealbus_seal::VerifyingKey;
 use sealbus_store::etcd::EtcdStore;
 use sealbus_store::{Revision, StoreError};
 
 use super::super::authorities::own_authority;
 use super::super::master_error::MasterError;
-use super::super::standby::{InstanceFacts, instances};
+use super::super::standby::{InstanceFacts, instances, key_of};
 
 /// How often it looks whether another Master renews its row.
 const LOOK: Duration = Duration::from_millis(500);
@@ -68,9 +68,14 @@ impl Twins<'_> {
     }
 }
 
-fn key_of(certificate: &[u8]) -> Option<VerifyingKey> {
-    let certificate = Certificate::parse(certificate).ok()?;
-    Some(certificate.public_key().clone())
+/// The error about a twin.
+pub(super) fn copied(twin: InstanceFacts, common: &'static str, directory: &Path) -> MasterError {
+    MasterError::Copied {
+        host: twin.host,
+        enrolment: twin.enrolment,
+        common,
+        directory: directory.to_owned(),
+    }
 }
 
 /// Returns once no twin is there. The row of one that was killed stays until its lease ends.
@@ -97,12 +102,7 @@ pub(super) async fn await_none(store: &EtcdStore, directory: &Path) -> Result<()
                 tokio::time::sleep(LOOK).await;
             }
             TwinsFound::Runs(facts, common) => {
-                return Err(MasterError::Copied {
-                    host: facts.host,
-                    enrolment: facts.enrolment,
-                    common,
-                    directory: directory.to_owned(),
-                });
+                return Err(copied(*facts, common, directory));
             }
         }
     }

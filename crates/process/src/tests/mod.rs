@@ -374,3 +374,17 @@ async fn ask_to_freeze(
     tell.send(Command::Freeze { answer }).await.unwrap();
     answered
 }
+
+#[test]
+fn closing_ends_before_the_node_kills_the_process() {
+    for seconds in [1, 3, 5, 8, 10, 60] {
+        let grace = Duration::from_secs(seconds);
+        let stopping = crate::Stopping {
+            grace: Some(grace),
+            reason: "a test".to_owned(),
+        };
+        let (messages, words) = stopping.limits().unwrap();
+        assert!(messages + words < grace, "{seconds} s");
+        assert!(messages <= crate::LAST_MESSAGES && words <= crate::LAST_WORDS);
+    }
+}

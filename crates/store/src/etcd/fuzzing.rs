@@ -21,6 +21,7 @@ pub fn check_row(key: &[u8], value: &[u8]) {
         key: key.to_vec(),
         written: 7,
         value: value.to_vec(),
+        ..KeyValue::default()
     };
     if let Ok(found) = keys.of_row(&row) {
         assert_eq!(keys.row(&found), key);
@@ -60,6 +61,7 @@ fn check_pieces(keys: &Keys, pieces: &Pieces, bytes: &[u8]) {
             key: keys.piece(&pieces.folder, number),
             written: 7,
             value: piece.to_vec(),
+            ..KeyValue::default()
         })
         .collect();
     let mut reversed = found.clone();

@@ -21,6 +21,7 @@ mod staged;
 pub(crate) mod tests;
 mod wire;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Instant;
 
@@ -63,6 +64,8 @@ pub struct EtcdStore {
     keys: Keys,
     /// Reads go through the same lock, so that they see no half of a large commit.
     writer: tokio::sync::Mutex<Writer>,
+    /// The keys of the damaged rows of instances that the log has named.
+    passed_over: parking_lot::Mutex<BTreeSet<Vec<u8>>>,
 }
 
 impl fmt::Debug for EtcdStore {
@@ -184,6 +187,7 @@ impl EtcdStore {
                 instance: instance.to_owned(),
             },
             writer: tokio::sync::Mutex::new(Writer::new(u64::from_be_bytes(mark))),
+            passed_over: parking_lot::Mutex::default(),
         })
     }
 

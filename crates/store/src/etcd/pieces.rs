@@ -163,6 +163,7 @@ mod tests {
                 key: format!("/sealbus/factory/pieces/one/7.1/0{}", name(number)).into_bytes(),
                 written: 9,
                 value: piece.to_vec(),
+                ..KeyValue::default()
             })
             .collect()
     }
@@ -192,6 +193,7 @@ mod tests {
             key: b"/sealbus/factory/in-pieces".to_vec(),
             written: 12,
             value: list_row(&rows),
+            ..KeyValue::default()
         };
         let listed = Listed::of(Some(&row)).unwrap();
         assert_eq!((listed.written, listed.rows), (12, rows));

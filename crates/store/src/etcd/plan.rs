@@ -215,6 +215,7 @@ mod tests {
                 key: key.clone().into_bytes(),
                 written: 1,
                 value: piece.clone(),
+                ..KeyValue::default()
             });
             let found: Vec<_> = found.collect();
             let count = found.len();

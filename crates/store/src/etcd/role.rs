@@ -17,9 +17,9 @@ use crate::{Revision, StoreError};
 /// How long a member may take to answer before another one is asked. A lease must be renewed in time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A lease of this process.
+/// A lease, by its number in etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lease(i64);
+pub struct Lease(pub i64);
 
 /// A row that an instance wrote about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,10 @@ pub struct InstanceRow {
     pub value: Vec<u8>,
     /// The revision that wrote it.
     pub revision: Revision,
+    /// The revision that made the row. Later writes leave it as it is.
+    pub created: Revision,
+    /// The lease with which the row goes; 0 if it stays.
+    pub lease: Lease,
 }
 
 impl EtcdStore {
@@ -134,21 +138,28 @@ impl EtcdStore {
         Ok(self.brief(&transaction).await?.succeeded)
     }
 
-    /// Writes this instance's own row.
+    /// Writes this instance's own row; if it is to be `new`, only while there is none. Returns whether it was written.
     ///
     /// # Errors
-    /// [`StoreError::Away`], [`StoreError::Refused`].
-    pub async fn announce(&self, value: &[u8], Lease(lease): Lease) -> Result<(), StoreError> {
+    /// [`StoreError::Away`]: it may have been written nevertheless. [`StoreError::Refused`].
+    pub async fn announce(
+        &self,
+        value: &[u8],
+        Lease(lease): Lease,
+        new: bool,
+    ) -> Result<bool, StoreError> {
         let key = self.keys.of_instance(&self.keys.instance);
+        let is_free = new.then(|| Compare::last_write(key.clone(), 0));
         let transaction = Transaction {
-            compare: Vec::new(),
+            compare: is_free.into_iter().collect(),
             success: vec![Operation::put_for(lease, key, self.row_of(value))],
             failure: Vec::new(),
         };
-        self.brief(&transaction).await.map(drop)
+        Ok(self.brief(&transaction).await?.succeeded)
     }
 
-    /// The rows of the instances that are there.
+    /// The rows of the instances that are there. A damaged one is passed over, and the log says so once: it may be of somebody else,
+    /// and must not stop the others.
     ///
     /// # Errors
     /// [`StoreError::Away`], [`StoreError::Refused`].
@@ -161,7 +172,21 @@ impl EtcdStore {
             ..Range::default()
         };
         let found = self.brief(&range).await?;
-        found.rows.iter().map(instance_row).collect()
+        let read = |row: &KeyValue| {
+            instance_row(row)
+                .inspect_err(|error| self.pass_over(row, error))
+                .ok()
+        };
+        Ok(found.rows.iter().filter_map(read).collect())
+    }
+
+    fn pass_over(&self, row: &KeyValue, error: &StoreError) {
+        let mut passed_over = self.passed_over.lock();
+        if passed_over.len() < PAGE && passed_over.insert(row.key.clone()) {
+            tracing::warn!(
+                "{error}: this row of an instance is passed over. If no Master of another version wrote it, delete its key from etcd"
+            );
+        }
     }
 
     /// A row with the name of its writer before its value.
@@ -181,6 +206,8 @@ pub(super) fn instance_row(row: &KeyValue) -> Result<InstanceRow, StoreError> {
         instance: String::from_utf8(instance.to_vec()).map_err(|_| damaged())?,
         value: value[1..].to_vec(),
         revision: row.written.unsigned_abs(),
+        created: row.created.unsigned_abs(),
+        lease: Lease(row.lease),
     })
 }
 
@@ -190,6 +217,54 @@ mod tests {
 
     use super::super::tests::{EtcdCluster, open};
     use super::*;
+
+    #[tokio::test]
+    #[ignore = "needs etcd: make test-masters"]
+    async fn a_damaged_row_of_an_instance_hides_no_other() {
+        let cluster = EtcdCluster::start(1);
+        let store = open(&cluster.settings(), "one").await;
+        let lease = store.lease(Duration::from_secs(60)).await.unwrap();
+        for name in ["damaged", "zero"] {
+            let damaged = Transaction {
+                compare: Vec::new(),
+                success: vec![Operation::put(
+                    store.keys.of_instance(name),
+                    b"no name".to_vec(),
+                )],
+                failure: Vec::new(),
+            };
+            store.brief(&damaged).await.unwrap();
+        }
+        assert!(store.announce(b"{}", lease, true).await.unwrap());
+        for _ in 0..2 {
+            let found = store.instances().await.unwrap();
+            let names: Vec<_> = found.iter().map(|row| row.instance.as_str()).collect();
+            assert_eq!(names, ["one"]);
+            // The log names each of them once.
+            assert_eq!(store.passed_over.lock().len(), 2);
+        }
+    }
+
+    #[tokio::test]
+    #[ignore = "needs etcd: make test-masters"]
+    async fn a_new_row_of_an_instance_takes_no_others_place() {
+        let cluster = EtcdCluster::start(1);
+        let (store, twin) = (
+            open(&cluster.settings(), "one").await,
+            open(&cluster.settings(), "one").await,
+        );
+        let lease = store.lease(Duration::from_secs(60)).await.unwrap();
+        let of_twin = twin.lease(Duration::from_secs(60)).await.unwrap();
+        assert!(store.announce(b"{}", lease, true).await.unwrap());
+        assert!(!twin.announce(b"{}", of_twin, true).await.unwrap());
+        let row = |rows: Vec<InstanceRow>| rows.into_iter().next().unwrap();
+        let first = row(twin.instances().await.unwrap());
+        assert_eq!((first.lease, first.created), (lease, first.revision));
+        assert!(store.announce(b"{}", lease, false).await.unwrap());
+        let renewed = row(twin.instances().await.unwrap());
+        assert_eq!(renewed.created, first.created);
+        assert!(renewed.revision > first.revision);
+    }
 
     #[tokio::test]
     #[ignore = "needs etcd: make test-masters"]

@@ -16,11 +16,17 @@ pub(super) struct Header {
 pub(super) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) key: Vec<u8>,
+    /// The revision of the transaction that made the key.
+    #[prost(int64, tag = "2")]
+    pub(super) created: i64,
     /// The revision of the transaction that wrote the value.
     #[prost(int64, tag = "3")]
     pub(super) written: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub(super) value: Vec<u8>,
+    /// The lease with which the key goes; 0 if it stays.
+    #[prost(int64, tag = "6")]
+    pub(super) lease: i64,
 }
 
 /// Reads the keys from `key` up to, but without, `end`; without `end`, `key` alone.

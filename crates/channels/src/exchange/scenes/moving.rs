@@ -1,6 +1,7 @@
 //! The subscriber of an event moves away: the subscriber has the event, or its publisher gets it back, once.
 
 use super::*;
+use crate::flow::QueueLimits;
 
 impl Scene {
     /// Two processes that know of each other's subscriptions.
@@ -228,4 +229,24 @@ fn a_subscription_stays_in_the_former_place_until_the_new_one_has_the_same() {
     scene.move_away(&former, 1);
     scene.pass(Duration::from_secs(1));
     assert_eq!((scene.returned(), latter.counts().0), (2, 3));
+}
+
+#[test]
+fn what_a_former_place_gets_among_costly_filters_is_paid_for() {
+    let mut scene = Scene::new(3);
+    let limits = QueueLimits {
+        events: 100,
+        bytes: 2 << 10,
+    };
+    let options = SubscriptionOptions::new(ChannelPattern::new("/dates").unwrap());
+    let (mover, now): (Arc<str>, _) = ("mover@factory".into(), scene.now());
+    let former = scene.exchanges[1].subscribe(&mover, options.with_limits(limits), now);
+    scene.subscribe_costly(1);
+    assert!(scene.waits());
+    scene.pass(Duration::from_secs(1));
+    scene.rest(&former.unwrap(), 1);
+    scene.subscribe_as(2, "mover");
+    scene.pass(Duration::from_secs(1));
+    // The frames to the former place name no subscription. The publisher waits before they are more than it may get.
+    assert!((0..100).any(|_| scene.waits()));
 }

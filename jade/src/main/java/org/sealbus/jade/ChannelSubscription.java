@@ -53,6 +53,10 @@ public final class ChannelSubscription implements AutoCloseable {
         return agent;
     }
 
+    FarSubscription.Same same() {
+        return new FarSubscription.Same(agent, pattern, options.filter(), true, options.answers(), options.readsLogs());
+    }
+
     /** The rules of {@code crates/channels/src/path.rs}. */
     static void check(String pattern) {
         String[] levels = pattern.split("/", -1);

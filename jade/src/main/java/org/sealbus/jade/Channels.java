@@ -1,8 +1,10 @@
 package org.sealbus.jade;
 
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -152,6 +154,22 @@ final class Channels {
     /** The conversations with all of them. */
     List<Exchange> exchanges() {
         return mesh.links().stream().map(MeshLink::exchange).toList();
+    }
+
+    /** The subscriptions of other processes to a channel, without those that agents have left behind. */
+    Map<Exchange, List<FarSubscription>> subscriptionsThere(String channel) {
+        Map<Exchange, List<FarSubscription>> there = new LinkedHashMap<>();
+        for (Exchange exchange : exchanges()) {
+            List<FarSubscription> matching = new ArrayList<>();
+            exchange.speaking().subscriptions().forEach(one -> {
+                if (ChannelSubscription.matches(one.pattern, channel)) {
+                    matching.add(one);
+                }
+            });
+            there.put(exchange, matching);
+        }
+        Places.leave(there, subscriptions());
+        return there;
     }
 
     /** The conversations with the processes whose announcements publishers wait for. */

@@ -173,6 +173,10 @@ final class Exchange {
         return !isWanted || speaking.isReady();
     }
 
+    long peerEpoch() {
+        return peerEpoch;
+    }
+
     boolean hasToldAll() {
         return hasToldAll;
     }

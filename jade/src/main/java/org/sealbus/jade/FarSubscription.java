@@ -12,8 +12,13 @@ final class FarSubscription {
     private static final int LONGEST_FILTER = 2048;
     private static final int MOST_PREFETCHED = 1024;
 
+    /** All by which a subscription is the same in the former place of its agent and in the new one. */
+    record Same(String agent, String pattern, String filter, boolean takesEvents, boolean answers, boolean readsLogs) {}
+
     final int number;
     final String agent;
+    /** The beginning of the certificate under which its agent announced it. */
+    final long since;
     final String pattern;
     final String filter;
     final boolean answers;
@@ -34,8 +39,9 @@ final class FarSubscription {
     String filterProblem;
 
     /** Reads an announcement of an agent. */
-    FarSubscription(String agent, ByteBuffer in) {
+    FarSubscription(String agent, long since, ByteBuffer in) {
         this.agent = agent;
+        this.since = since;
         number = (int) Head.number(in);
         int flags = in.get();
         answers = (flags & ANSWERS) != 0;
@@ -64,6 +70,10 @@ final class FarSubscription {
 
     boolean isInGroup() {
         return !group.isEmpty();
+    }
+
+    Same same() {
+        return new Same(agent, pattern, filter, takesEvents, answers, readsLogs);
     }
 
     boolean hasCredit() {

@@ -259,9 +259,9 @@ final class Publisher {
                 chosen.here.add(one);
             }
         }
-        for (Exchange exchange : mesh.channels.exchanges()) {
+        mesh.channels.subscriptionsThere(channel).forEach((exchange, there) -> {
             List<FarSubscription> wanted = new ArrayList<>();
-            for (FarSubscription one : exchange.speaking().subscriptions()) {
+            for (FarSubscription one : there) {
                 boolean isWanted = one.takesEvents && !one.isInGroup() && !publication.isReadFromLog(one.readsLogs)
                         && isOn(one.pattern, one.agent, channel) && sieve.passes(one.filter);
                 if (isWanted) {
@@ -271,7 +271,7 @@ final class Publisher {
             if (!wanted.isEmpty()) {
                 chosen.there.put(exchange, wanted);
             }
-        }
+        });
         for (Group group : mesh.channels.groups.matching(channel)) {
             if (sieve.passes(group.key.filter())) {
                 chosen.groups.add(group);
@@ -361,8 +361,8 @@ final class Publisher {
 
     private void noteFailedFilters(Publication publication, Sieve sieve) {
         String channel = publication.head().channel();
-        for (Exchange exchange : mesh.channels.exchanges()) {
-            for (FarSubscription one : exchange.speaking().subscriptions()) {
+        for (List<FarSubscription> there : mesh.channels.subscriptionsThere(channel).values()) {
+            for (FarSubscription one : there) {
                 String problem = sieve.problem(one.filter);
                 if (problem != null && isOn(one.pattern, one.agent, channel)) {
                     one.filterErrors++;
@@ -437,14 +437,14 @@ final class Publisher {
     private void chooseAsked(Publication question, Sieve sieve, Map<Exchange, List<FarSubscription>> there,
             List<ChannelSubscription> here) {
         String channel = question.head().channel();
-        for (Exchange exchange : mesh.channels.exchanges()) {
-            for (FarSubscription one : exchange.speaking().subscriptions()) {
+        mesh.channels.subscriptionsThere(channel).forEach((exchange, all) -> {
+            for (FarSubscription one : all) {
                 boolean isAsked = one.answers && !one.agent.equals(question.agent()) && mayAnswer(one.pattern, one.agent, channel);
                 if (isAsked && sieve.passes(one.filter)) {
                     there.computeIfAbsent(exchange, any -> new ArrayList<>()).add(one);
                 }
             }
-        }
+        });
         for (ChannelSubscription one : mesh.channels.subscriptions()) {
             boolean isAsked = one.options().answers() && !one.agent().equals(question.agent())
                     && mayAnswer(one.pattern(), one.agent(), channel);

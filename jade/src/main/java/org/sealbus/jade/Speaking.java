@@ -132,7 +132,7 @@ final class Speaking {
     void announced(Trust.Peer author, ByteBuffer in, long frame) {
         String refused = author == null ? "not-proved" : null;
         if (refused == null) {
-            FarSubscription made = new FarSubscription(author.identity().name(), in);
+            FarSubscription made = new FarSubscription(author.identity().name(), author.notBefore(), in);
             withdrawn(made.number, 0);
             if (subscriptions.size() >= MOST_FRAMES) {
                 refused = "over-limit";
