@@ -351,7 +351,8 @@ impl Master {
     }
 
     /// Waits until another Master has taken over the store. From then on this one changes nothing, and its nodes hear
-    /// nothing from it. Only [`abandon`](Self::abandon) makes sense then. Returns [`StoreError::Superseded`].
+    /// nothing from it. Only [`abandon`](Self::abandon) makes sense then. Returns
+    /// [`Superseded`](sealbus_store::StoreError::Superseded).
     pub async fn superseded(&self) -> MasterError {
         self.leadership.ended().await.into()
     }

@@ -34,7 +34,7 @@ pub fn cost(payload_length: usize) -> u64 {
 pub struct Queued {
     /// The sender's handle.
     pub sender: u32,
-    /// The part of a bus frame before the payload; less than [`LONGEST_PIECE`].
+    /// The part of a bus frame before the payload; less than the longest piece of a message.
     pub head: Bytes,
     /// The message's encoding.
     pub payload: Bytes,
