@@ -108,7 +108,7 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 	$(call say,Documentation of the code)
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	$(call say,Unit tests)
-	$(CARGO) test $(WORKSPACE) $(FEATURES) --lib --bins
+	tests/rust/run $(WORKSPACE) $(FEATURES) --lib --bins
 	$(call say,Python types)
 	$(BIN)/mypy --config-file python/pyproject.toml python/sealbus tests/python examples bench/python tools
 
