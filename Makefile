@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster test-masters walk-masters test-pkcs11 rabbitmq-server etcd-server softhsm iproute2 prometheus fuzz-corpus demo deb image crates sbom docs bench bench-papers peers fuzz soak build clean
+.PHONY: help wheel reproducible check format test test-rust test-python test-end-to-end test-attacks test-mcp test-a2a test-window chromium test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster test-masters walk-masters test-pkcs11 rabbitmq-server etcd-server softhsm iproute2 prometheus demo deb image crates sbom docs bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20

@@ -429,3 +429,15 @@ impl Outward {
         self.proof.as_ref()
     }
 }
+
+/// A frame of the process with this body, and nothing else.
+#[cfg(test)]
+fn frame_of_process(body: &Bytes) -> sealbus_bus::OutgoingFrame<'_> {
+    sealbus_bus::OutgoingFrame {
+        sender: sealbus_bus::FrameSender::Process,
+        head: b"",
+        body,
+        tail: b"",
+        statement: None,
+    }
+}

@@ -127,24 +127,19 @@ fn may_take(identity: &Identity, receiver: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use sealbus_bus::{FrameSender, OutgoingFrame, Rejected};
+    use sealbus_bus::Rejected;
     use sealbus_seal::SecurityLevel;
 
     use super::*;
     use crate::frame::PROCESS_TARGET;
+    use crate::outward::frame_of_process;
 
     #[test]
     fn a_target_is_blocked_once_however_often_its_peer_widens_its_credit() {
         let mut outward = Outward::new(SecurityLevel::None, 1 << 10, 1 << 20, 16);
         let process = outward.open(PROCESS_TARGET).unwrap();
         let body = Bytes::from(vec![0; 2 << 10]);
-        let frame = OutgoingFrame {
-            sender: FrameSender::Process,
-            head: b"",
-            body: &body,
-            tail: b"",
-            statement: None,
-        };
+        let frame = frame_of_process(&body);
         let credit = 1 << 20;
         outward.credited(process.handle, credit, true);
         let sent = outward.try_send_frame(process.handle, process.serial, &frame);

@@ -53,12 +53,13 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use sealbus_bus::{FrameSender, OutgoingFrame, Rejected};
+    use sealbus_bus::Rejected;
     use sealbus_seal::SecurityLevel;
     use tokio::time::timeout;
 
     use super::*;
     use crate::frame::{Frame, LONGEST_PIECE, PROCESS_TARGET, Why};
+    use crate::outward::frame_of_process;
 
     const WINDOW: usize = 1 << 20;
 
@@ -100,13 +101,7 @@ mod tests {
         let mut outward = outward();
         let process = outward.open(PROCESS_TARGET).unwrap();
         let body = Bytes::from_static(b"hello");
-        let frame = OutgoingFrame {
-            sender: FrameSender::Process,
-            head: b"",
-            body: &body,
-            tail: b"",
-            statement: None,
-        };
+        let frame = frame_of_process(&body);
         let sent = outward.try_send_frame(process.handle, process.serial, &frame);
         assert!(sent.is_ok());
         let gate = process.gate.clone();
