@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use sealbus_bus::{RefusalReason, WeakBus};
-use sealbus_seal::Identity;
+use sealbus_seal::{Identity, VerifiedIdentity};
 use sealbus_web::accept_until;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -194,13 +194,16 @@ impl Links {
             self.note_refusal(from, RefusalReason::WrongIdentity, text);
             return;
         }
-        // A process that listens on all addresses can be reached at the address that it connected from.
-        let address = match greeted.greeting.address {
-            Some(address) if address.ip().is_unspecified() => {
+        let certified = greeted.peer.as_ref().and_then(VerifiedIdentity::address);
+        let address = match (greeted.greeting.address, certified) {
+            // A proved process does not choose the machine that others then connect to.
+            (Some(address), Some(ip)) => SocketAddr::new(ip, address.port()),
+            // A process that listens on all addresses can be reached at the address that it connected from.
+            (Some(address), None) if address.ip().is_unspecified() => {
                 SocketAddr::new(from.ip(), address.port())
             }
-            Some(address) => address,
-            None => from,
+            (Some(address), None) => address,
+            (None, _) => from,
         };
         match self.link(&peer, address) {
             // A full channel means that the link is busy with other connections of this peer.

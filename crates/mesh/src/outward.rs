@@ -221,6 +221,8 @@ pub(crate) struct Outward {
     leaving: VecDeque<(u64, u32)>,
     /// Agents of this process that the peer sends to, by the peer's handle.
     hosted: HashMap<u32, Arc<LocalAgent>>,
+    /// The peer's handle for each of them, by the agent's number.
+    hosted_as: HashMap<u64, u32>,
     /// Targets of the peer whose agents have left. The peer does not know yet which of its messages they had.
     departed: HashSet<u32>,
     /// Long messages that were begun, until the peer has acknowledged their last piece.
@@ -290,6 +292,7 @@ impl Outward {
             unbound: 0,
             leaving: VecDeque::new(),
             hosted: HashMap::new(),
+            hosted_as: HashMap::new(),
             departed: HashSet::new(),
             long: VecDeque::new(),
             excused: 0,
@@ -383,6 +386,7 @@ impl Outward {
         self.peers_largest = peers_largest;
         self.proof = proof;
         self.control.clear();
+        self.after_acknowledgement();
         let mut senders = Vec::new();
         let mut accepted = Vec::new();
         let mut gives_back = false;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sealbus_bus::RefusalReason;
-use sealbus_seal::VerifiedIdentity;
+use sealbus_seal::{Timestamp, VerifiedIdentity};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -29,6 +29,8 @@ pub(crate) struct Task {
     pub(crate) peer_incarnation: Option<RandomId>,
     /// The identity that the peer proved on the last connection.
     pub(crate) proved: Option<VerifiedIdentity>,
+    /// When it was checked last.
+    pub(crate) checked: Timestamp,
 }
 
 /// How a connection ended.
@@ -73,6 +75,7 @@ impl Task {
             peer_number: 0,
             peer_incarnation: None,
             proved: None,
+            checked: Timestamp::default(),
         }
     }
 
@@ -101,10 +104,7 @@ impl Task {
                     None => self.connect().await,
                 },
                 End::Renewed(opened) => match self.greet(*opened).await {
-                    Ok(greeted) => match self.answered(greeted) {
-                        Some(established) => Next::Connection(established),
-                        None => self.connect().await,
-                    },
+                    Ok(established) => Next::Connection(established),
                     Err(error) => {
                         tracing::debug!(peer = %self.link.peer, %error, "the renewed connection failed");
                         self.connect().await
@@ -220,11 +220,8 @@ impl Task {
         loop {
             tokio::select! {
                 dialled = &mut dial => {
-                    let greeted = dialled.map_err(Some)?;
-                    return match self.answered(greeted) {
-                        Some(established) => Ok(Next::Connection(established)),
-                        None => Err(None),
-                    };
+                    let established = dialled.and_then(|greeted| self.answered(greeted));
+                    return established.map(Next::Connection).map_err(Some);
                 }
                 greeted = self.connections.recv() => {
                     let Some(mut greeted) = greeted else { return Ok(Next::ShutDown) };
@@ -249,18 +246,19 @@ impl Task {
         OwnHello::new(&fields, self.link.last_number())
     }
 
-    async fn greet(&mut self, opened: Opened) -> Result<Greeted, GreetingError> {
+    async fn greet(&mut self, opened: Opened) -> Result<Established, GreetingError> {
         self.link.number_next();
         let hello = self.hello();
         let hello = hello.as_hello(&self.own);
         let dialled = opened.dial(&self.link.peer, &hello);
-        timeout(self.link.config.handshake_time, dialled)
+        let greeted = timeout(self.link.config.handshake_time, dialled)
             .await
-            .unwrap_or(Err(GreetingError::TooSlow))
+            .unwrap_or(Err(GreetingError::TooSlow))?;
+        self.answered(greeted)
     }
 
     /// The peer has answered the hello of this process.
-    fn answered(&mut self, greeted: Greeted) -> Option<Established> {
+    fn answered(&mut self, greeted: Greeted) -> Result<Established, GreetingError> {
         let Greeted {
             mut wire,
             greeting,
@@ -271,9 +269,10 @@ impl Task {
         if greeting.level != self.link.config.security.level().code() {
             let text = "the two processes are at different security levels";
             say_goodbye(&mut wire, GoodbyeReason::LevelMismatch, text, false);
-            self.link
-                .refuse(RefusalReason::LevelMismatch, text.to_owned());
-            return None;
+            return Err(GreetingError::Refused {
+                reason: RefusalReason::LevelMismatch,
+                explanation: text.to_owned(),
+            });
         }
         let agreement = {
             let mut outward = self.link.outward.lock();
@@ -286,13 +285,12 @@ impl Task {
                 let begun = self.link.outward.lock().session.answered(&greeting.hello());
                 // After starting over, only a new session can begin. A peer that says otherwise is dialled again.
                 if !matches!(begun, Ok(Agreement::Started)) {
-                    say_goodbye(
-                        &mut wire,
-                        GoodbyeReason::Violation,
-                        "the session is unknown",
-                        false,
-                    );
-                    return None;
+                    let text = "the session is unknown";
+                    say_goodbye(&mut wire, GoodbyeReason::Violation, text, false);
+                    return Err(GreetingError::Refused {
+                        reason: RefusalReason::Malformed,
+                        explanation: text.to_owned(),
+                    });
                 }
             }
         }
@@ -301,7 +299,7 @@ impl Task {
         self.peer_number = greeting.connection;
         self.peer_incarnation = Some(greeting.incarnation);
         wire.number = self.own.next_connection();
-        self.begin(wire, peer, proof, inbox, greeting.largest_message)
+        Ok(self.begin(wire, peer, proof, inbox, greeting.largest_message))
     }
 
     /// The peer has dialled. `None`: its connection was not wanted.
@@ -353,7 +351,7 @@ impl Task {
         Frame::Hello(answer.as_hello(&self.own)).encode(0, &mut out);
         wire.put(&out);
         wire.number = self.own.next_connection();
-        self.begin(wire, peer, proof, inbox, greeting.largest_message)
+        Some(self.begin(wire, peer, proof, inbox, greeting.largest_message))
     }
 
     fn begin(
@@ -363,7 +361,7 @@ impl Task {
         proof: Option<crate::outward::ConnectionProof>,
         inbox: Vec<u8>,
         largest_message: u32,
-    ) -> Option<Established> {
+    ) -> Established {
         let mut slot = self.link.wire.lock();
         let mut outward = self.link.outward.lock();
         self.inward.connected(outward.session.due(), peer.clone());
@@ -374,7 +372,7 @@ impl Task {
         drop(slot);
         self.link.act(too_large);
         self.link.flush();
-        Some(Established { peer, inbox })
+        Established { peer, inbox }
     }
 
     fn disconnect(&mut self, end: &End) {

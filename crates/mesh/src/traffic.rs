@@ -108,6 +108,10 @@ impl Task {
     pub(crate) async fn serve(&mut self, established: Established) -> End {
         let Established { peer, mut inbox } = established;
         self.proved = peer;
+        // The connection may have waited for this since its certificate was checked.
+        if let Err(end) = self.check(now()) {
+            return end;
+        }
         let Some(tcp) = self.link.wire.lock().as_ref().map(|wire| wire.tcp.clone()) else {
             return End::Lost("there is no connection".to_owned());
         };
@@ -320,7 +324,8 @@ impl Task {
     /// Takes the frames that are whole.
     fn take(&mut self, inbox: &mut Vec<u8>) -> Result<(), End> {
         let now = now();
-        if self.link.requests.check.load(Ordering::Acquire) {
+        // A peer that never pauses is checked each second, too.
+        if now != self.checked || self.link.requests.check.load(Ordering::Acquire) {
             self.check(now)?;
         }
         let before = self.inward.received;
@@ -379,6 +384,7 @@ impl Task {
     /// Checks that the certificates still hold: the peer's, and those of the bound agents.
     fn check(&mut self, now: Timestamp) -> Result<(), End> {
         let is_asked = self.link.requests.check.swap(false, Ordering::AcqRel);
+        self.checked = now;
         if let (Some(peer), Some(trust)) = (&self.proved, self.own.trust())
             && let Err(error) = trust.check(peer, now)
         {

@@ -77,15 +77,6 @@ impl Wire {
         }
     }
 
-    /// The last read emptied the socket, so it is readable again only after new bytes have come. The note saves a
-    /// system call that would only confirm this.
-    fn note_drained(&self) {
-        let nothing: io::Result<()> = self
-            .tcp
-            .try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
-        drop(nothing);
-    }
-
     /// Hands over bytes for sending.
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
@@ -167,12 +158,9 @@ impl Wire {
         let Some(tls) = &mut self.tls else {
             into.reserve(self.raw.len());
             let room = into.capacity() - into.len();
-            return match self.tcp.try_read_buf(into) {
+            return match read_once(&self.tcp, room, |tcp| tcp.try_read_buf(into)) {
                 Ok(0) => Ok(Progress::Ended),
-                Ok(count) if count < room => {
-                    self.note_drained();
-                    Ok(Progress::Drained)
-                }
+                Ok(count) if count < room => Ok(Progress::Drained),
                 Ok(_) => {
                     if self.raw.len() < READ.1 {
                         self.raw = vec![0; self.raw.len() * 2];
@@ -183,7 +171,8 @@ impl Wire {
                 Err(error) => Err(error),
             };
         };
-        let count = match self.tcp.try_read(&mut self.raw) {
+        let room = self.raw.len();
+        let count = match read_once(&self.tcp, room, |tcp| tcp.try_read(&mut self.raw)) {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(Progress::Drained);
@@ -191,7 +180,7 @@ impl Wire {
             Err(error) => return Err(error),
         };
         let ended = decrypt(tls, &self.raw[..count], into)? || count == 0;
-        let was_full = count == self.raw.len();
+        let was_full = count == room;
         if was_full && count < READ.1 {
             self.raw = vec![0; count * 2];
         }
@@ -200,7 +189,6 @@ impl Wire {
         } else if was_full {
             Progress::More
         } else {
-            self.note_drained();
             Progress::Drained
         })
     }
@@ -222,6 +210,26 @@ impl Wire {
         // The connection ends in any case.
         let _ = self.flush();
     }
+}
+
+/// Reads at most `room` bytes. A shorter read has emptied the socket, which is readable again only after new bytes have
+/// come; noting that saves a system call that would only confirm it. The note belongs to the moment before the read: bytes
+/// that come after it, on a runtime of several threads, make the socket readable all the same.
+fn read_once(
+    tcp: &TcpStream,
+    room: usize,
+    read: impl FnOnce(&TcpStream) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut outcome = Err(io::ErrorKind::WouldBlock.into());
+    let noted: io::Result<()> = tcp.try_io(Interest::READABLE, || {
+        outcome = read(tcp);
+        match outcome {
+            Ok(count) if (1..room).contains(&count) => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        }
+    });
+    drop(noted);
+    outcome
 }
 
 /// Decrypts `raw` and appends the result to `into`. Returns whether the other side has ended the connection.

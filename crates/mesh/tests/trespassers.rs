@@ -7,11 +7,12 @@ mod support;
 
 use std::time::Duration;
 
-use intruder::scene::{Scene, expired, from, some_process};
+use intruder::scene::{Scene, deny, expired, from, some_process};
 use intruder::{Intruder, Seen, handshake};
 use sealbus_bus::RefusalReason;
 use sealbus_fipa::bitefficient;
-use sealbus_mesh::frame::{Frame, GoodbyeReason, Kind, PREFACE};
+use sealbus_mesh::frame::{Frame, GoodbyeReason, Kind, PREFACE, PROTOCOL_VERSION};
+use sealbus_seal::binding::{BoundConnection, Role};
 use sealbus_seal::{Credential, SecurityLevel};
 use support::{Authority, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,6 +40,41 @@ async fn a_process_without_a_certificate_is_refused() {
     let error = may_not_connect(&scene, SecurityLevel::Tls, &scene.credential).await;
     assert!(error.to_string().contains("CertificateRequired"), "{error}");
     scene.refused(RefusalReason::NotProved, "127.0.0.1").await;
+    scene.unharmed().await;
+}
+
+/// The certificate was good in the handshake, and no link asks about it again before the process says hello.
+#[tokio::test]
+async fn a_process_that_is_revoked_before_it_says_hello_is_refused() {
+    let scene = Scene::new().await;
+    let (address, trust) = (
+        scene.process.endpoint.local_address(),
+        scene.platform.authority.trust(),
+    );
+    let handshake = handshake(address, SecurityLevel::Auth, &scene.credential, trust);
+    let stream = soon(handshake).await.unwrap();
+    // Should the other side take longer for its part, it refuses the certificate itself.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let certificate = scene.credential.certificate().unwrap();
+    deny(&scene, certificate.serial());
+    let channel =
+        BoundConnection::of(stream.get_ref().1, SecurityLevel::Auth, PROTOCOL_VERSION).unwrap();
+    let mut intruder = Intruder::over(Box::new(stream), channel, Role::Client);
+    let level = SecurityLevel::Auth.code();
+    let _ = intruder.hello(certificate.identity(), level).await;
+    let _ = intruder.bind(0, &scene.mallory()).await;
+    assert!(!soon(intruder.opens_target(0, "victim@factory")).await);
+    scene.refused(RefusalReason::Revoked, "").await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_process_names_no_address_that_others_then_connect_to() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.dial().await;
+    intruder.target(0, "victim@factory").await;
+    let links = scene.process.endpoint.links();
+    assert_eq!(links[0].address, ([127, 0, 0, 1], 9).into());
     scene.unharmed().await;
 }
 

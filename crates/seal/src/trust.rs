@@ -193,11 +193,12 @@ impl Trust {
         Ok(verified)
     }
 
-    /// Checks that an identity verified earlier is still valid at `now`: dates and deny lists. O(1).
+    /// Checks that an identity verified earlier is still valid at `now`: dates and deny lists. O(1). An identity that is
+    /// revoked and expired is revoked: an expired one may be back with a new certificate.
     pub fn check(&self, identity: &VerifiedIdentity, now: Timestamp) -> Result<(), VerifyError> {
         let verified = &*identity.0;
-        self.check_dates(identity, now)?;
-        self.check_denials(&verified.leaf, &verified.issuers)
+        self.check_denials(&verified.leaf, &verified.issuers)?;
+        self.check_dates(identity, now)
     }
 
     fn check_denials(

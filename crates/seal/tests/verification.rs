@@ -343,6 +343,10 @@ fn revocation_is_immediate_for_serials_and_identities() {
     assert!(error.to_string().contains("moved"), "{error}");
     assert!(matches!(verify(&first), Err(VerifyError::Revoked { .. })));
     verify(&second).unwrap();
+    // It stays revoked after its end.
+    let late = first.certificate.not_after().plus(HOUR);
+    let error = trust.check(&open, late).unwrap_err();
+    assert!(matches!(error, VerifyError::Revoked { .. }), "{error}");
 
     let killed = Denial {
         at: now,

@@ -133,10 +133,15 @@ impl Outward {
         Ok(())
     }
 
-    /// An agent shows a new credential.
+    /// An agent shows a new credential, as a sender and as a receiver.
     pub(crate) fn renew(&mut self, agent: &LocalAgent) {
         if let Some(handle) = self.handles.get(&agent.number()).copied() {
             let _ = self.prove_now(handle);
+        }
+        if let Some(target) = self.hosted_as.get(&agent.number()).copied()
+            && self.connection != 0
+        {
+            self.prove_hosted(target);
         }
     }
 
@@ -213,6 +218,7 @@ impl Outward {
         limit: u64,
     ) {
         if let Some(agent) = agent {
+            self.hosted_as.insert(agent.number(), target);
             self.hosted.insert(target, agent);
             self.prove_hosted(target);
         }
@@ -236,12 +242,16 @@ impl Outward {
 
     /// The agent that was this target has left.
     pub(crate) fn hosted_left(&mut self, target: u32) {
-        self.hosted.remove(&target);
+        self.forget_hosted(target);
         self.departed.insert(target);
     }
 
     pub(crate) fn forget_hosted(&mut self, target: u32) {
-        self.hosted.remove(&target);
+        if let Some(agent) = self.hosted.remove(&target)
+            && self.hosted_as.get(&agent.number()) == Some(&target)
+        {
+            self.hosted_as.remove(&agent.number());
+        }
         self.departed.remove(&target);
     }
 

@@ -9,6 +9,12 @@ use crate::session::Violation;
 impl Outward {
     pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), Violation> {
         self.session.acknowledge(received)?;
+        self.after_acknowledgement();
+        Ok(())
+    }
+
+    /// Frames were acknowledged, by their numbers or by the hello of a new connection.
+    pub(super) fn after_acknowledgement(&mut self) {
         let acknowledged = self.session.acknowledged();
         // They end in another order than they began, and some not before their target closes.
         self.long.retain(|long| long.end > acknowledged);
@@ -31,7 +37,6 @@ impl Outward {
                 }
             }
         }
-        Ok(())
     }
 
     /// The receiver's proof.

@@ -153,6 +153,7 @@ impl Outward {
         self.departing.clear();
         self.leaving.clear();
         self.hosted.clear();
+        self.hosted_as.clear();
         self.departed.clear();
         self.blocked.clear();
         self.excused = 0;

@@ -365,6 +365,24 @@ mod tests {
         assert!(outward.unsigned.is_empty() && !outward.holds_messages());
     }
 
+    /// An acknowledgement that was lost with its connection comes with the hello of the next one.
+    #[tokio::test]
+    async fn the_handle_of_an_agent_that_has_left_is_free_after_a_resumed_session() {
+        let (bus, outbox, _) = with_sender();
+        let agent = bus.agent(NAME).unwrap();
+        let mut outward = Outward::new(LEVEL, 1 << 20, 1 << 20, 16);
+        connect(&mut outward, 1);
+        outward.bind(&agent).unwrap();
+        drop(outbox);
+        outward.unbind(&agent);
+        let arrived = outward.session.next();
+        outward.disconnected();
+        assert!(outward.free_handles.is_empty());
+        outward.session.acknowledge(arrived).unwrap();
+        connect(&mut outward, 2);
+        assert_eq!(outward.free_handles, [0]);
+    }
+
     #[tokio::test]
     async fn a_delegation_follows_its_certificate_though_the_link_has_not_heard_of_it() {
         let platform = PlatformName::new("factory").unwrap();

@@ -341,6 +341,11 @@ async fn what_the_policy_denies_is_refused() {
 
 /// An intruder that answers calls, with the certificate of a process.
 async fn answer(scene: &Scene, listener: &TcpListener) -> Intruder {
+    answer_at(scene, listener, SecurityLevel::Auth).await
+}
+
+/// The same, and it says that it is at `level`.
+async fn answer_at(scene: &Scene, listener: &TcpListener, level: SecurityLevel) -> Intruder {
     let (tcp, _) = soon(listener.accept()).await.unwrap();
     let source = CertificateSource::new(&scene.credential).unwrap();
     let trust: Arc<Trust> = scene.platform.authority.trust();
@@ -361,11 +366,38 @@ async fn answer(scene: &Scene, listener: &TcpListener) -> Intruder {
         BoundConnection::of(stream.get_ref().1, SecurityLevel::Auth, PROTOCOL_VERSION).unwrap();
     let mut intruder = Intruder::over(Box::new(stream), channel, Role::Server);
     let identity = scene.credential.certificate().unwrap().identity().clone();
+    intruder.hello(&identity, level.code()).await.unwrap();
     intruder
-        .hello(&identity, SecurityLevel::Auth.code())
+}
+
+/// It is dialled with growing pauses, and the sender hears the reason.
+#[tokio::test]
+async fn a_process_that_answers_at_another_level_is_given_up_for_that() {
+    let scene = Scene::new().await;
+    let process = scene
+        .platform
+        .process_with("node-3", |config| config.give_up = Duration::from_secs(1))
+        .await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = ProcessEndpoint {
+        identity: scene.credential.certificate().unwrap().identity().clone(),
+        address: listener.local_addr().unwrap(),
+    };
+    let (trusting, mut mailbox) = scene.platform.agent(&process, "trusting@factory");
+    let place = Location::Process(endpoint);
+    scene.platform.directory.put("bob@factory", place);
+    trusting
+        .send(inform("bob@factory", "the secret"))
         .await
         .unwrap();
-    intruder
+    let told = tokio::select! {
+        told = soon(mailbox.recv()) => told.unwrap(),
+        () = async { loop { drop(answer_at(&scene, &listener, SecurityLevel::Tls).await) } } => unreachable!(),
+    };
+    let told = told.into_message();
+    assert_eq!(told.performative, Performative::Failure);
+    assert!(told.content_text().unwrap().contains("level"), "{told:?}");
+    scene.unharmed().await;
 }
 
 /// The words of an intruder that wants a message for `bob`.

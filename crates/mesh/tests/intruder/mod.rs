@@ -227,7 +227,7 @@ impl Intruder {
             connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             largest_message: 1 << 20,
             process: &name.to_string(),
-            address: "127.0.0.1:9",
+            address: "192.0.2.1:9",
         }))
         .await
     }

@@ -186,6 +186,36 @@ async fn a_receiver_that_is_revoked_while_the_link_is_down_gets_nothing_more() {
     still_talks(&platform, &here, &there, 0).await;
 }
 
+/// The sender's process knows the certificate that the receiver has now, and not only the one that it showed first.
+#[tokio::test]
+async fn a_receiver_whose_renewed_certificate_is_revoked_gets_nothing_more() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let here = platform.process("node-1").await;
+    let there = platform.process("node-2").await;
+    let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
+    let (bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
+    alice.send(inform("bob@factory", "before")).await.unwrap();
+    soon(bob_mailbox.recv()).await.unwrap();
+    let renewed = platform.authority.agent("bob@factory");
+    let serial = renewed.certificate().unwrap().serial();
+    there.bus.set_credential("bob@factory", renewed).unwrap();
+    bob.send(inform("alice@factory", "renewed")).await.unwrap();
+    soon(alice_mailbox.recv()).await.unwrap();
+
+    let mut list = DenyList::new(platform.authority.issuing.identity().clone());
+    let denial = support::denial(now());
+    list.deny_serial(serial, now().plus(support::DAY), denial)
+        .unwrap();
+    let signed = list.sign(&platform.authority.issuing).unwrap().whole();
+    here.trust.apply_deny_list(&signed, now()).unwrap();
+    here.endpoint.trust_changed();
+    until_refused(&here, RefusalReason::Revoked).await;
+    alice.send(inform("bob@factory", "after")).await.unwrap();
+    let notice = soon(alice_mailbox.recv()).await.unwrap().into_message();
+    assert_eq!(notice.performative, Performative::Failure);
+    assert!(bob_mailbox.try_recv().is_none());
+}
+
 /// Its sender hears of it, and its room comes back. A bus of this version sends no such message by itself.
 #[tokio::test]
 async fn what_the_receiver_cannot_read() {
