@@ -84,6 +84,9 @@ class Pump:
             raise
         finally:
             self._futures.pop(number, None)
+            # An outcome that came as the wait was cancelled is dropped at once, though the exception keeps this frame: an
+            # agent that was opened leaves.
+            del future
 
     def _drain(self) -> None:
         """Hands over the news. If one of those concerned raises something, the others get theirs all the same."""

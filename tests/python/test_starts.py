@@ -1,7 +1,9 @@
 """A start that fails, is refused or is cancelled leaves nobody on the platform."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,6 +83,27 @@ async def test_a_start_that_is_cancelled(platform: Platform, monkeypatch: pytest
     await gone(guest, "two")
     await platform.start(one)
     await answers(guest, one)
+
+
+async def test_a_start_that_is_cancelled_as_the_agent_is_there(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest = await platform.start(Agent("guest"))
+    loop = asyncio.get_running_loop()
+
+    class Opened(asyncio.Future[Any]):
+        def set_result(self, value: Any) -> None:
+            super().set_result(value)
+            start.cancel()
+
+    monkeypatch.setattr(platform.pump, "_loop", SimpleNamespace(create_future=lambda: Opened(loop=loop)))
+    start = asyncio.create_task(platform.start(Echo("one")))
+    gc.disable()
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        monkeypatch.undo()
+        await gone(guest, "one")
+    finally:
+        gc.enable()
 
 
 async def test_an_agent_that_is_being_started_is_not_started_twice(platform: Platform) -> None:
