@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from harness import Platform, alive, wait_for
+from harness import Platform, alive, sealbus, wait_for
 from isolated import HERE, lines, needs, node_of, note_of, order, provide, said
 from programs.kernel import handle_of
 
@@ -344,8 +344,8 @@ def test_a_program_reaches_what_the_manifest_opens(platform, modes, tmp_path):
 CLERK = """
 import json, os, sys
 
-shared, foreign = sys.argv[1], os.environ["FOREIGN"]
-open(f"{shared}/out", "w").write("written")
+shared, name, foreign = *sys.argv[1:], os.environ["FOREIGN"]
+open(f"{shared}/{name}", "w").write("written")
 print(json.dumps({"prefix": sys.prefix, "sees": os.path.exists(foreign), "shared": os.listdir(shared)}), flush=True)
 """
 
@@ -367,7 +367,7 @@ def test_a_program_in_a_meeting_place_sees_its_own_there_and_nothing_else(mode, 
         agent = f"""
             [[agent]]
             name = "NAME"
-            command = ["{folder}/venv/bin/python", "{folder}/clerk.py", "{shared}"]
+            command = ["{folder}/venv/bin/python", "{folder}/clerk.py", "{shared}", "NAME"]
             environment = {{ FOREIGN = "{foreign}" }}
             write = ["{shared}"]
             restart = "never"
@@ -375,11 +375,120 @@ def test_a_program_in_a_meeting_place_sees_its_own_there_and_nothing_else(mode, 
         wide = agent.replace("NAME", "wide") + '    read = ["/"]\n'
         factory = platform('    [platform]\n    name = "factory"\n' + agent.replace("NAME", "narrow") + wide)
         factory.up("--isolation", mode)
-        # A user of its own reaches no interpreter in a closed home whose folders stay as they are.
-        for name in ("narrow", "wide")[: 1 if mode == "uid" else 2]:
+        for name in ("narrow", "wide"):
             (told,) = wait_for(lambda name=name: said(factory, name), f"the {name} program", also=factory.logs)
             assert told["prefix"] == str(folder / "venv")
             # Without a view of its own, it sees that there is a file, and may not open it.
             assert told["sees"] == (mode == "landlock"), name
-            assert told["shared"] == ["out"]
-        assert (shared / "out").read_text() == "written"
+            assert name in told["shared"]
+            assert (shared / name).read_text() == "written"
+
+
+@pytest.mark.parametrize("mode", [mode for mode in SUCCEED if mode != "none"])
+@pytest.mark.parametrize("place", ["/tmp", "/var/tmp"])
+def test_a_program_that_a_link_in_a_meeting_place_names_runs(mode, place, modes, platform):
+    needs(modes, mode)
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        link = Path(folder) / "python"
+        link.symlink_to(sys.executable)
+        factory = platform(
+            f"""
+            [platform]
+            name = "factory"
+
+            [[agent]]
+            name = "linked"
+            command = ["{link}", "-c", "import json; print('ran', flush=True)"]
+            restart = "never"
+            """
+        ).up("--isolation", mode)
+        wait_for(lambda: "ran" in lines(factory, "linked"), "the program to run", also=factory.logs)
+
+
+def test_a_user_of_its_own_reaches_its_interpreter_in_a_closed_home_and_nothing_else_there(modes, open_folder):
+    needs(modes, "uid")
+    home, shared = open_folder / "home", open_folder / "shared"
+    venv, secret = home / "venv", home / "secret"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    secret.write_text("for those who pass the home")
+    secret.chmod(0o644)
+    (open_folder / "clerk.py").write_text(CLERK)
+    shared.mkdir()
+    for folder, mode in ((venv, 0o700), (home, 0o700), (shared, 0o777)):
+        folder.chmod(mode)
+    factory = Platform(
+        open_folder,
+        f"""
+        [platform]
+        name = "factory"
+
+        [[agent]]
+        name = "clerk"
+        command = ["{venv}/bin/python", "{open_folder}/clerk.py", "{shared}", "clerk"]
+        environment = {{ FOREIGN = "{secret}" }}
+        isolation = "uid"
+        read = ["/"]
+        write = ["{shared}"]
+        restart = "never"
+        """,
+    )
+    try:
+        factory.up()
+        (told,) = wait_for(lambda: said(factory, "clerk"), "the program", also=factory.logs)
+        assert told == {"prefix": str(venv), "sees": False, "shared": ["clerk"]}
+    finally:
+        factory.down()
+
+
+@pytest.mark.parametrize("closed", ["data", "venv/bin"])
+def test_a_folder_that_is_closed_to_a_programs_user_is_named_with_its_remedy(closed, modes, open_folder):
+    needs(modes, "uid")
+    venv, data = open_folder / "venv", open_folder / "data"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    data.mkdir(mode=0o755)
+    (open_folder / closed).chmod(0o700)
+    factory = Platform(
+        open_folder,
+        f"""
+        [platform]
+        name = "factory"
+
+        [[agent]]
+        name = "clerk"
+        command = ["{venv}/bin/python", "-c", "print('ran', flush=True)"]
+        isolation = "uid"
+        read = ["{data}"]
+        """,
+    )
+    command = {"data": f"`chmod o+rx {data}`", "venv/bin": f"`chmod o+x {venv}/bin`"}[closed]
+    try:
+        factory.up()
+
+        def told():
+            # The node tries again, and has no reason to tell meanwhile.
+            note = note_of(factory, "clerk")
+            return note if "closed to its user" in note else ""
+
+        note = wait_for(told, "the reason", also=factory.logs)
+        assert "it cannot reach its files" in note and command in note
+        assert "ran" not in lines(factory, "clerk")
+    finally:
+        factory.down()
+
+
+def test_the_check_says_what_a_node_with_these_arguments_gives(modes):
+    def told(*arguments: str) -> str:
+        return sealbus("node", "--check", *arguments).stdout.decode()
+
+    text = told()
+    for mode, problem in modes.items():
+        if mode != "none":
+            works = "works\n" if problem is None else "does not work; a program is not started, because it cannot "
+            assert f"{mode}: {works}" in text
+        best = told("--isolation", mode)
+        if mode == "none":
+            assert "programs of this node are not isolated\n" in best
+        elif problem is None:
+            assert f"the strongest isolation of this node's programs is {mode}\n" in best
+        else:
+            assert f"a node with --isolation {mode} does not start here\n" in best

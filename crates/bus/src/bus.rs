@@ -407,11 +407,12 @@ impl Bus {
         let Some(agent) = self.agent(sender) else {
             return self.note_untold(sender, receiver, reason);
         };
-        if let Some(notice) = failure_notice(&self.inner.ams, lost, receiver, reason) {
-            agent.mailbox().push_notice(ReceivedMessage::shared(
-                Arc::new(notice),
-                Provenance::Platform,
-            ));
+        let Some(notice) = failure_notice(&self.inner.ams, lost, receiver, reason) else {
+            return;
+        };
+        let notice = ReceivedMessage::shared(Arc::new(notice), Provenance::Platform);
+        if !agent.mailbox().push_notice(notice) {
+            self.note_untold(sender, receiver, reason);
         }
     }
 

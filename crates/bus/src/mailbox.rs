@@ -117,6 +117,7 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
             bytes: 0,
             notices: 0,
             closed: None,
+            at_rest: None,
             reader: None,
             hook: None,
             hook_armed: false,

@@ -52,6 +52,7 @@ pub(crate) struct HeldMessages {
     pub(crate) bytes: usize,
     /// The number of bytes that are held for all receivers together.
     in_all: Arc<AtomicUsize>,
+    /// Since when the receiver has been looked for.
     pub(crate) since: Instant,
     /// The current search for the receiver. Earlier searches for this route are void.
     pub(crate) search: u64,

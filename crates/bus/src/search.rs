@@ -129,13 +129,25 @@ impl Search {
                 // The search tries again at the gate. A gate does not report room that was made before anyone waited
                 // there.
                 HeldOutcome::Full(waiting) => {
-                    let attempt = || match self.send_held(bus, route, &way) {
-                        HeldOutcome::Full(other) if other.is_same(&waiting) => None,
-                        stopped => Some(stopped),
+                    let attempt = || {
+                        self.begin_anew(route);
+                        match self.send_held(bus, route, &way) {
+                            HeldOutcome::Full(other) if other.is_same(&waiting) => None,
+                            stopped => Some(stopped),
+                        }
                     };
                     waiting.gate().pass(attempt).await
                 }
             };
+        }
+    }
+
+    /// The receiver was found until now, and only had no room. If it moves, it may be looked for as long as any other.
+    fn begin_anew(&self, route: &Route) {
+        if let State::Held(held) = &mut *route.state.lock()
+            && held.search == self.number
+        {
+            held.since = Instant::now();
         }
     }
 

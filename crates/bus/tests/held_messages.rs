@@ -70,10 +70,14 @@ impl Resolver for Elsewhere {
     }
 }
 
-/// A transport with one way, which is full at first. Room is made after the refusal and before a sender waits for it.
+/// A transport with one way, which is full at first. Room is made after the refusal and before a sender waits for it, unless
+/// the way stays full.
 #[derive(Default)]
 struct Narrow {
     has_room: AtomicBool,
+    stays_full: AtomicBool,
+    /// The receiver has left, which the next message finds out.
+    has_left: AtomicBool,
     accepted: AtomicUsize,
     gate: Gate,
 }
@@ -84,6 +88,9 @@ struct NarrowWay(Arc<Narrow>);
 
 impl Destination for NarrowWay {
     fn try_send(&self, _: &Arc<LocalAgent>, _: &Outgoing<'_>) -> Result<(), Rejected> {
+        if self.0.has_left.swap(false, Ordering::SeqCst) {
+            return Err(Rejected::Closed);
+        }
         if !self.0.has_room.load(Ordering::SeqCst) {
             return Err(Rejected::Full);
         }
@@ -92,8 +99,10 @@ impl Destination for NarrowWay {
     }
 
     fn gate(&self) -> &Gate {
-        self.0.has_room.store(true, Ordering::SeqCst);
-        self.0.gate.open();
+        if !self.0.stays_full.load(Ordering::SeqCst) {
+            self.0.has_room.store(true, Ordering::SeqCst);
+            self.0.gate.open();
+        }
         &self.0.gate
     }
 
@@ -172,6 +181,27 @@ async fn room_that_is_made_before_anybody_waits_for_it_is_used() {
     let (alice, _mailbox) = agent(&bus, "alice");
     alice.send(say("bob", "1")).await.unwrap();
     narrow.accepts(1).await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_moves_after_it_was_full_for_long_is_looked_for() {
+    let hold_time = Duration::from_secs(2);
+    let (bus, narrow) = narrow(|config| config.hold_time = hold_time);
+    narrow.stays_full.store(true, Ordering::SeqCst);
+    let (alice, _mailbox) = agent(&bus, "alice");
+    alice.send(say("bob", "1")).await.unwrap();
+    let waits = async {
+        while !narrow.gate.is_crowded() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, waits).await.unwrap();
+    tokio::time::sleep(hold_time).await;
+    narrow.has_room.store(true, Ordering::SeqCst);
+    narrow.has_left.store(true, Ordering::SeqCst);
+    narrow.gate.open();
+    narrow.accepts(1).await;
+    assert_eq!(bus.counters().undeliverable, 0);
 }
 
 #[tokio::test]

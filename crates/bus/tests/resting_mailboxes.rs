@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use sealbus_bus::{
-    Mailbox, MailboxLimits, MailboxSender, MailboxWindow, Provenance, ReceivedMessage,
-    RestingMailbox, WindowListener, mailbox,
+    Bus, BusConfig, Mailbox, MailboxLimits, MailboxSender, MailboxWindow, Provenance,
+    ReceivedMessage, RestingMailbox, UndeliverableReason, WindowListener, mailbox,
 };
-use sealbus_fipa::{AclMessage, Performative};
+use sealbus_fipa::{AclMessage, Expression, Performative, bitefficient};
+use sealbus_seal::PlatformName;
+use tokio::runtime::Handle;
 
 /// A writer in another process.
 #[derive(Default)]
@@ -107,4 +109,59 @@ fn what_goes_on_here_counts_against_the_next_window_of_its_writer() {
     assert_eq!(next.first_limit(), 0);
     while reader.try_recv().is_some() {}
     assert!(writer.widened.load(Ordering::Relaxed) > 0);
+}
+
+/// A message of alice did not reach bob.
+fn fail(bus: &Bus, conversation: &str) {
+    let message = AclMessage::new(Performative::Request)
+        .with_sender(sealbus_bus::aid_of("alice@factory"))
+        .with_conversation_id(conversation);
+    let mut payload = Vec::new();
+    bitefficient::encode(&message, &mut payload).unwrap();
+    let reason = UndeliverableReason::ReceiverGone;
+    bus.undeliverable("alice@factory", "bob@factory", &payload, &reason);
+}
+
+#[tokio::test]
+async fn an_agent_that_goes_on_hears_what_failed_while_it_rested() {
+    let config = BusConfig::new(PlatformName::new("factory").unwrap());
+    let bus = Bus::new(config, Handle::current());
+    let (_alice, reader) = bus.attach("alice@factory", None, None).unwrap();
+    let talk = reader.conversations().open("talk-1").unwrap();
+    let mut resting = reader.rest();
+    fail(&bus, "talk-2");
+    resting.take_notices_along();
+    assert_eq!(resting.messages().count(), 1);
+    // These come after the agent was packed.
+    fail(&bus, "talk-1");
+    fail(&bus, "talk-3");
+    assert_eq!(resting.messages().count(), 1);
+    assert!(talk.try_recv().is_none(), "the agent rests");
+    let (_alice, mut reader) = bus.attach_again("alice@factory", resting).unwrap();
+    let notices = [reader.try_recv(), reader.try_recv(), talk.try_recv()];
+    let conversations = notices.map(|notice| {
+        let notice = notice.unwrap();
+        assert!(matches!(notice.provenance(), Provenance::Platform));
+        let message = notice.into_message();
+        assert_eq!(message.performative, Performative::Failure);
+        message.conversation_id.clone()
+    });
+    let named = ["talk-2", "talk-3", "talk-1"].map(|name| Some(Expression::from(name)));
+    assert_eq!(conversations, named);
+    assert!(reader.try_recv().is_none());
+}
+
+#[tokio::test]
+async fn an_agent_that_moves_takes_the_notices_along_that_came_before_it_was_packed() {
+    let config = BusConfig::new(PlatformName::new("factory").unwrap());
+    let bus = Bus::new(config, Handle::current());
+    let (_alice, reader) = bus.attach("alice@factory", None, None).unwrap();
+    let mut resting = reader.rest();
+    fail(&bus, "talk-1");
+    resting.take_notices_along();
+    fail(&bus, "talk-2");
+    assert_eq!(resting.carried().len(), 1);
+    // The mailbox is over, and what fails now is logged.
+    fail(&bus, "talk-3");
+    assert_eq!(bus.counters().undeliverable, 3);
 }

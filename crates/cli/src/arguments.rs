@@ -127,14 +127,14 @@ pub(crate) enum Command {
     /// Make a project: agents, a manifest and a test
     #[command(after_help = "Example: sealbus new bookshop && cd bookshop && sealbus up")]
     New(New),
-    /// Look for what would keep a platform from running on this machine, and say what to do
+    /// Look for problems that would prevent a platform from running on this machine, and say how to solve them
     #[command(after_help = "Example: sealbus doctor platform.toml")]
     Doctor(Doctor),
     /// Start a platform: a Master with its CA service, AMS and DF, a Remote Node, and the agents
     /// of a manifest
     #[command(after_help = "Example: sealbus up platform.toml")]
     Up(Up),
-    /// Change a running platform to what its changed manifest says
+    /// Change a running platform to match its changed manifest
     #[command(after_help = "Example: sealbus apply platform.toml --dry-run")]
     Apply(Apply),
     /// End a platform: its agents, its nodes and its Master
@@ -170,7 +170,7 @@ pub(crate) enum Command {
     /// Show the Masters: the one that leads, and those that stand by
     #[command(after_help = "Example: sealbus masters")]
     Masters(Masters),
-    /// Show all that is known of one agent, node or channel
+    /// Show everything that is known about one agent, node or channel
     #[command(subcommand)]
     Describe(Describe),
     /// Send a message to an agent and, if asked, wait for the reply
@@ -234,7 +234,7 @@ pub(crate) enum Command {
     /// Export proofs of messages for others, and check them
     #[command(subcommand)]
     Evidence(Evidence),
-    /// Run the whole idea once: certified agents on two nodes talk, and impostors are refused
+    /// Show Sealbus once: certified agents on two nodes talk, and impostors are refused
     #[command(after_help = "Example: sealbus demo --level auth --json")]
     Demo(Demo),
     /// Seals itself and becomes an agent's program; for nodes

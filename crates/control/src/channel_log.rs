@@ -39,7 +39,8 @@ conversation! {
             cursors: BTreeMap<String, u64>,
         } -> ();
         /// Whether an event passes filters, for a process that evaluates none itself. Only the process's own node takes the
-        /// question.
+        /// question. The verdicts are those of the first filters, at least one. If the filters cost too much together, some are
+        /// left, for another question.
         Judge {
             /// Local name of the agent that publishes or subscribes.
             agent: String,

@@ -104,6 +104,8 @@ where
         let (acceptor, serve) = (acceptor.clone(), serve.clone());
         Some(async move {
             tokio::select! {
+                // A stranger that must go uses up no ticket in its last step.
+                biased;
                 () = waiting.place.must_go() => {}
                 () = shake_hands(stream, &acceptor, waiting.clone(), serve) => {}
                 () = waiting.overdue() => {

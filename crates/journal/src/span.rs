@@ -25,10 +25,21 @@ impl Spans {
 
     /// Takes one number out.
     pub fn remove(&mut self, number: u64) {
-        if let Some((first, end)) = self.stretch_of(number) {
-            self.0.remove(&first);
-            self.add(first, number);
-            self.add(number + 1, end);
+        self.remove_stretch(number, number.saturating_add(1));
+    }
+
+    /// Takes `first..end` out.
+    pub fn remove_stretch(&mut self, first: u64, end: u64) {
+        if first >= end {
+            return;
+        }
+        while let Some((&start, &stop)) = self.0.range(..end).next_back() {
+            if stop <= first {
+                break;
+            }
+            self.0.remove(&start);
+            self.add(start, first);
+            self.add(end, stop);
         }
     }
 
@@ -100,6 +111,9 @@ mod tests {
                 set.extend(first..first + length);
                 spans.remove(removed);
                 set.remove(&removed);
+                let stretch = removed + 2..removed + 2 + length;
+                spans.remove_stretch(stretch.start, stretch.end);
+                set.retain(|number| !stretch.contains(number));
             }
             spans.forget_below(below);
             set.retain(|number| *number >= below);

@@ -13,11 +13,13 @@ mod plan;
 mod probe;
 #[cfg(target_os = "linux")]
 mod seal;
+mod settings;
 #[cfg(target_os = "linux")]
 mod slot;
 mod view;
+mod way;
 
 pub use command::{Launching, SUBCOMMAND, launch, run};
-pub use paths::public_settings;
 pub use plan::{IsolationStep, NotIsolated, Order, Plan};
 pub use probe::{Probed, probe};
+pub use settings::public_settings;

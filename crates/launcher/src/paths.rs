@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use sealbus_manifest::isolation::Isolation;
 
 use super::interpreter::parts_of;
 use super::plan::Plan;
+use super::settings::{SETTINGS, public_settings};
+use super::way::{is_closed_to, links};
 
 /// A program's right to a file, or to everything in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,14 +36,15 @@ pub(crate) struct Paths {
     pub(crate) rights: BTreeMap<PathBuf, Right>,
     /// Paths without which the program cannot work, and the rights that it needs there.
     pub(crate) needed: BTreeSet<(PathBuf, Right)>,
+    /// The symbolic links on the way to these paths, and their targets. The links' own paths have no links in them.
+    pub(crate) links: BTreeMap<PathBuf, PathBuf>,
+    /// The user of the program's own, if it gets one.
+    pub(crate) user: Option<u32>,
     /// Folders that the program may change.
     writable: Vec<PathBuf>,
     /// The meeting places that the program does not see.
     covered: Vec<PathBuf>,
 }
-
-/// Most symbolic links from one to the next.
-const MOST_LINKS: usize = 40;
 
 /// The system's programs and libraries.
 const SYSTEM: [&str; 9] = [
@@ -99,6 +101,7 @@ impl Paths {
         let mut paths = Self {
             writable: writable.collect(),
             covered: plan.meeting_places(),
+            user: plan.slot.filter(|_| plan.mode == Isolation::Uid),
             ..Self::default()
         };
         for path in SYSTEM.iter().chain(&FACTS) {
@@ -170,8 +173,8 @@ impl Paths {
         hidden: &[PathBuf],
     ) -> Result<(), (PathBuf, io::Error)> {
         self.check_way(folder)?;
-        let real = folder
-            .canonicalize()
+        let real = self
+            .real(folder)
             .map_err(|error| (folder.to_owned(), error))?;
         let is_shared = ["/", "/home", "/tmp", "/var/tmp"]
             .iter()
@@ -208,28 +211,28 @@ impl Paths {
     /// Refuses a path that leads out of a folder that the program may change. The program could have put a link there, and
     /// would choose by itself at its next start which files it may open.
     fn check_way(&self, path: &Path) -> Result<(), (PathBuf, io::Error)> {
-        let mut next = path.to_owned();
-        for _ in 0..MOST_LINKS {
-            for entry in next.ancestors().filter(|it| it.file_name().is_some()) {
-                let around = entry.parent().and_then(|it| it.canonicalize().ok());
-                let (Some(around), Ok(target)) = (around, entry.canonicalize()) else {
-                    continue;
-                };
-                let own = |path: &Path| self.writable.iter().find(|it| path.starts_with(it));
-                if let (Some(folder), None) = (own(&around), own(&target)) {
-                    let (folder, target) = (folder.display(), target.display());
-                    let why = io::Error::other(format!(
-                        "it leads out of {folder}, which the program may change: write {target} in the manifest instead"
-                    ));
-                    return Err((path.to_owned(), why));
-                }
+        let own = |path: &Path| self.writable.iter().find(|it| path.starts_with(it));
+        for (link, _) in links(path) {
+            let around = link.parent().and_then(own);
+            if let (Some(folder), Ok(target)) = (around, link.canonicalize())
+                && own(&target).is_none()
+            {
+                let (folder, target) = (folder.display(), target.display());
+                let why = io::Error::other(format!(
+                    "it leads out of {folder}, which the program may change: write {target} in the manifest instead"
+                ));
+                return Err((path.to_owned(), why));
             }
-            let (Ok(target), Some(around)) = (fs::read_link(&next), next.parent()) else {
-                break;
-            };
-            next = around.join(target);
         }
         Ok(())
+    }
+
+    /// The path without symbolic links in it. Those on the way are the program's, too.
+    fn real(&mut self, path: &Path) -> io::Result<PathBuf> {
+        // The kernel may refuse to follow a link of another user, where all may make links.
+        fs::metadata(path)?;
+        self.links.extend(links(path));
+        path.canonicalize()
     }
 
     fn demand(
@@ -238,16 +241,14 @@ impl Paths {
         right: Right,
         hidden: &[PathBuf],
     ) -> Result<(), (PathBuf, io::Error)> {
-        let real = path
-            .canonicalize()
-            .map_err(|error| (path.to_owned(), error))?;
+        let real = self.real(path).map_err(|error| (path.to_owned(), error))?;
         self.allow(&real, right, hidden);
         self.needed.insert((real, right));
         Ok(())
     }
 
     fn allow_if_there(&mut self, path: &Path, right: Right, hidden: &[PathBuf]) {
-        if let Ok(real) = path.canonicalize() {
+        if let Ok(real) = self.real(path) {
             self.allow(&real, right, hidden);
         }
     }
@@ -264,8 +265,10 @@ impl Paths {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         for entry in entries {
             let path = entry.path();
-            // A right to the folder around a meeting place opens nothing of it.
-            if self.covered.contains(&path) {
+            // A right to the folder around a meeting place, or around one that is closed to the program's user, opens nothing
+            // of it.
+            let is_closed = self.user.is_some_and(|user| is_closed_to(user, &path));
+            if is_closed || self.covered.contains(&path) {
                 continue;
             }
             // The target of a link has rights of its own.
@@ -299,53 +302,11 @@ impl Paths {
 /// Shared memory by name.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
-/// The system's settings.
-const SETTINGS: &str = "/etc";
-
-/// The system's settings that everybody may read. The search takes some milliseconds.
-pub fn public_settings() -> Vec<PathBuf> {
-    public_parts(Path::new(SETTINGS))
-}
-
-/// The paths in a folder that everybody may read. A folder in which all is public counts as one path.
-fn public_parts(folder: &Path) -> Vec<PathBuf> {
-    match public_in(folder) {
-        (_, true) => vec![folder.to_owned()],
-        (public, false) => public,
-    }
-}
-
-/// The paths in a folder that everybody may read, and whether that is all of it.
-fn public_in(folder: &Path) -> (Vec<PathBuf>, bool) {
-    let mut public = Vec::new();
-    let mut is_all = true;
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(about) = entry.metadata() else {
-            is_all = false;
-            continue;
-        };
-        let mode = about.permissions().mode();
-        let path = entry.path();
-        if about.is_dir() && mode & 0o005 == 0o005 {
-            let (inner, is_whole) = public_in(&path);
-            is_all &= is_whole;
-            match is_whole {
-                true => public.push(path),
-                false => public.extend(inner),
-            }
-        } else if about.is_file() && mode & 0o004 != 0 {
-            public.push(path);
-        } else if !about.is_symlink() {
-            is_all = false;
-        }
-    }
-    (public, is_all)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use super::super::settings::public_parts;
     use super::*;
 
     fn make(root: &Path, files: &[&str]) {
@@ -406,6 +367,27 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_is_closed_to_the_programs_user_is_open_only_if_it_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        make(&root, &["home/venv/bin/python", "open/file", "state/key"]);
+        let (home, open) = (root.join("home"), root.join("open"));
+        let hidden = [root.join("state")];
+        for (folder, mode) in [(&home, 0o700), (&open, 0o755)] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let mut paths = Paths {
+            user: Some(70_000),
+            ..Paths::default()
+        };
+        for (named, right) in [(&root, None), (&home, Some(&Right::Read))] {
+            paths.allow(named, Right::Read, &hidden);
+            assert_eq!(paths.rights.get(&home), right);
+        }
+        assert!(paths.rights.contains_key(&open));
+    }
+
+    #[test]
     fn a_link_beside_a_hidden_folder_gives_no_right_to_its_target() {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().canonicalize().unwrap();
@@ -440,11 +422,18 @@ mod tests {
         symlink(root.join("secret"), data.join("folder")).unwrap();
         symlink("own/file", data.join("inside")).unwrap();
         symlink(data.join("config"), root.join("config")).unwrap();
+        symlink(data.join("folder"), root.join("entry")).unwrap();
         let mut paths = Paths {
             writable: vec![data.clone()],
             ..Paths::default()
         };
-        for path in ["data/config", "data/folder", "data/folder/key", "config"] {
+        for path in [
+            "data/config",
+            "data/folder",
+            "data/folder/key",
+            "config",
+            "entry/key",
+        ] {
             let named = paths.demand_named(&root.join(path), Right::Read, &[]);
             let (refused, why) = named.unwrap_err();
             assert_eq!(refused, root.join(path));

@@ -14,9 +14,9 @@ use super::plan::{IsolationStep, NotIsolated, Order, Plan};
 pub type Probed = (Isolation, Result<(), NotIsolated>);
 
 /// Tries every mode but [`Isolation::None`], from the strongest on. `program` is the `sealbus` command, which is also
-/// the program that is sealed. `slot` is a user that no other program has; only root can give one. `work` is a folder
-/// for the probe.
-pub fn probe(program: &Path, slot: Option<u32>, work: &Path) -> Vec<Probed> {
+/// the program that is sealed. `slot` is a user that no other program has, or the reason why there is none. `work` is a
+/// folder for the probe.
+pub fn probe(program: &Path, slot: Result<u32, &str>, work: &Path) -> Vec<Probed> {
     let modes = Isolation::ALL
         .into_iter()
         .filter(|mode| *mode != Isolation::None);
@@ -28,20 +28,20 @@ pub fn probe(program: &Path, slot: Option<u32>, work: &Path) -> Vec<Probed> {
 fn seal_one(
     program: &Path,
     mode: Isolation,
-    slot: Option<u32>,
+    slot: Result<u32, &str>,
     work: &Path,
 ) -> Result<(), NotIsolated> {
-    if mode == Isolation::Uid && slot.is_none() {
-        return Err(NotIsolated {
+    let owner = match mode {
+        Isolation::Uid => Some(slot.map_err(|cause| NotIsolated {
             step: IsolationStep::User,
-            cause: "only a node that root starts can give users".to_owned(),
+            cause: cause.to_owned(),
             errno: None,
-        });
-    }
+        })?),
+        _ => None,
+    };
     let failed = |error| NotIsolated::because(IsolationStep::Execute, &error, "");
     let work = work.join(mode.as_str());
     fs::create_dir_all(&work).map_err(failed)?;
-    let owner = slot.filter(|_| mode == Isolation::Uid);
     std::os::unix::fs::chown(&work, owner, owner).map_err(failed)?;
     let plan = Plan {
         mode,

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -175,13 +175,14 @@ impl IsolationSteps<'_> {
         let hidden = self.plan.hidden.iter();
         let hidden = hidden.filter_map(|path| path.canonicalize().ok());
         let hidden: Vec<PathBuf> = hidden.chain(self.plan.meeting_places()).collect();
-        let changes = changes(&self.paths, &hidden, self.plan.mode == Isolation::Uid);
+        let changes = changes(&self.paths, &hidden);
         let kept: Vec<Option<OwnedFd>> = changes.iter().map(open_kept).collect::<Result<_, _>>()?;
         for (change, kept) in changes.iter().zip(&kept) {
             match (change, kept) {
                 (Mount::Keep(path), Some(kept)) => put_back(path, kept)?,
                 (Mount::Keep(_), None) => {}
                 (Mount::Cover(path), _) => cover(path, EMPTY)?,
+                (Mount::Link(path, target), _) => link_again(path, target)?,
             }
         }
         Ok(())
@@ -199,22 +200,53 @@ impl IsolationSteps<'_> {
     /// Otherwise the program would start and fail in a way that nobody understands.
     fn check_reach(&self) -> Result<(), Cause> {
         let check = |path: &Path, wish: Wish| {
-            rustix::fs::access(path, wish).map_err(|error| about(path)(error.into()))
+            let reached = rustix::fs::access(path, wish);
+            reached.map_err(|error| self.out_of_reach(path, wish, error))
         };
-        check(&self.plan.program, Wish::EXEC_OK)?;
         for (path, right) in &self.paths.needed {
             let enter = match path.is_dir() {
                 true => Wish::EXEC_OK,
                 false => Wish::EXISTS,
             };
-            check(path, enter)?;
-            match right {
-                Right::List | Right::Use => {}
-                Right::Read => check(path, Wish::READ_OK)?,
-                Right::Write => check(path, Wish::READ_OK | Wish::WRITE_OK)?,
-            }
+            let wish = match right {
+                Right::List | Right::Use => enter,
+                Right::Read => enter | Wish::READ_OK,
+                Right::Write => enter | Wish::READ_OK | Wish::WRITE_OK,
+            };
+            check(path, wish)?;
         }
-        Ok(())
+        check(&self.plan.program, Wish::EXEC_OK)
+    }
+
+    /// Names the closed folder or file, the program's user, and the remedy.
+    fn out_of_reach(&self, path: &Path, wish: Wish, error: Errno) -> Cause {
+        if error != Errno::ACCESS {
+            return about(path)(error.into());
+        }
+        let is_closed = |folder: &&Path| rustix::fs::access(*folder, Wish::EXEC_OK).is_err();
+        let outermost = path.ancestors().skip(1).filter(is_closed).last();
+        let (closed, wish) = outermost.map_or((path, wish), |folder| (folder, Wish::EXEC_OK));
+        let rights = [
+            (Wish::READ_OK, 'r'),
+            (Wish::WRITE_OK, 'w'),
+            (Wish::EXEC_OK, 'x'),
+        ];
+        let rights = rights.iter().filter(|(right, _)| wish.contains(*right));
+        let rights: String = rights.map(|(_, letter)| letter).collect();
+        let (user, shown) = (rustix::process::geteuid().as_raw(), closed.display());
+        let instead = match self.plan.mode {
+            Isolation::Uid if closed == path && path.is_dir() => {
+                ", or name in the manifest what it needs in that folder, or a weaker `isolation`, which keeps the node's user"
+            }
+            Isolation::Uid => {
+                ", or name a weaker `isolation` in the manifest, which keeps the node's user"
+            }
+            _ => "",
+        };
+        let why = format!(
+            "{shown} is closed to its user {user}: open it to all users by `chmod o+{rights} {shown}`{instead}"
+        );
+        about(path)(io::Error::other(why))
     }
 
     fn limit_files(&self) -> Result<(), Cause> {
@@ -323,6 +355,13 @@ fn put_back(path: &Path, kept: &OwnedFd) -> Result<(), Cause> {
     rustix::mount::mount_bind_recursive(source, path).map_err(|error| about(path)(error.into()))
 }
 
+/// Makes a link in a folder that is covered by now.
+fn link_again(path: &Path, target: &Path) -> Result<(), Cause> {
+    let made = path.parent().map_or(Ok(()), make_folder);
+    let made = made.and_then(|()| symlink(target, path));
+    made.map_err(about(path))
+}
+
 fn make_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -376,7 +415,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("secret/folder")).unwrap();
-        std::os::unix::fs::symlink(root.join("secret"), root.join("own")).unwrap();
+        symlink(root.join("secret"), root.join("own")).unwrap();
         open_path(&root.join("secret/folder")).unwrap();
         // Without `openat2`, only the last part of the path is looked at.
         if let Err(Errno::NOSYS | Errno::PERM) =

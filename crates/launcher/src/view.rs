@@ -1,12 +1,12 @@
 //! A program's own view of the file system: hidden folders are covered by empty ones, and so are folders that the
-//! program's user may not pass. The paths in them that the program needs are put back in their places.
+//! program's user may not pass. The paths in them that the program needs are put back in their places, and so are the links on
+//! the way to them.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::paths::Paths;
+use super::way::closed_to;
 
 /// A change of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,56 +15,64 @@ pub(crate) enum Mount {
     Cover(PathBuf),
     /// This path, which was covered, is there again.
     Keep(PathBuf),
+    /// This symbolic link, which was covered, is there again, with its target.
+    Link(PathBuf, PathBuf),
 }
 
 impl Mount {
     fn path(&self) -> &Path {
         match self {
-            Self::Cover(path) | Self::Keep(path) => path,
+            Self::Cover(path) | Self::Keep(path) | Self::Link(path, _) => path,
         }
     }
 }
 
-/// The changes for a program, in their order. `hidden` has no symbolic links in it. With a user of its own, the program
-/// passes only folders that are open to all.
-pub(crate) fn changes(paths: &Paths, hidden: &[PathBuf], own_user: bool) -> Vec<Mount> {
+/// The changes for a program, in their order. `hidden` has no symbolic links in it.
+pub(crate) fn changes(paths: &Paths, hidden: &[PathBuf]) -> Vec<Mount> {
     let keeps: BTreeSet<PathBuf> = paths.rights.keys().cloned().collect();
     let mut covers: BTreeSet<PathBuf> = hidden.iter().cloned().collect();
-    if own_user {
-        covers.extend(keeps.iter().filter_map(|path| closed_to_others(path)));
+    if let Some(user) = paths.user {
+        let closed = keeps.iter().flat_map(|path| closed_to(user, path));
+        covers.extend(closed.map(Path::to_owned));
     }
-    arrange(&keeps, &covers)
+    arrange(&keeps, &covers, &paths.links)
 }
 
-fn arrange(keeps: &BTreeSet<PathBuf>, covers: &BTreeSet<PathBuf>) -> Vec<Mount> {
+fn arrange(
+    keeps: &BTreeSet<PathBuf>,
+    covers: &BTreeSet<PathBuf>,
+    links: &BTreeMap<PathBuf, PathBuf>,
+) -> Vec<Mount> {
     let mut arranged: Vec<Mount> = Vec::new();
     // A folder comes before its contents.
     for path in keeps | covers {
-        let around = arranged
-            .iter()
-            .rev()
-            .find(|mount| path.starts_with(mount.path()));
-        let is_covered = matches!(around, Some(Mount::Cover(_)));
-        match (keeps.contains(&path), is_covered) {
+        match (keeps.contains(&path), is_covered(&path, &arranged)) {
             (true, true) => arranged.push(Mount::Keep(path)),
             (false, false) => arranged.push(Mount::Cover(path)),
             _ => {}
         }
     }
+    for (link, target) in links {
+        if is_covered(link, &arranged) {
+            arranged.push(Mount::Link(link.clone(), target.clone()));
+        }
+    }
     arranged
 }
 
-/// The folders on the way to a path that a user without rights of its own cannot pass.
-fn closed_to_others(path: &Path) -> Option<PathBuf> {
-    let mut ways: Vec<&Path> = path.ancestors().skip(1).collect();
-    ways.reverse();
-    let is_closed =
-        |way: &&Path| fs::metadata(way).is_ok_and(|about| about.permissions().mode() & 0o001 == 0);
-    ways.into_iter().find(is_closed).map(Path::to_owned)
+/// Whether a path is in a covered folder after these changes.
+fn is_covered(path: &Path, arranged: &[Mount]) -> bool {
+    let mut last = arranged.iter().rev();
+    let around = last.find(|mount| path.starts_with(mount.path()));
+    matches!(around, Some(Mount::Cover(_)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::paths::Right;
     use super::*;
 
     fn set(paths: &[&str]) -> BTreeSet<PathBuf> {
@@ -78,7 +86,7 @@ mod tests {
         let cover = |path: &str| Mount::Cover(path.into());
         let keep = |path: &str| Mount::Keep(path.into());
         assert_eq!(
-            arrange(&keeps, &covers),
+            arrange(&keeps, &covers, &BTreeMap::new()),
             [
                 cover("/root"),
                 keep("/root/.pyenv/lib"),
@@ -91,17 +99,46 @@ mod tests {
 
     #[test]
     fn nothing_changes_if_nothing_is_hidden_or_closed() {
-        assert_eq!(arrange(&set(&["/usr", "/srv/p"]), &set(&[])), []);
+        let links = BTreeMap::from([("/bin".into(), "usr/bin".into())]);
+        let changes = arrange(&set(&["/usr", "/srv/p"]), &set(&[]), &links);
+        assert_eq!(changes, []);
     }
 
     #[test]
-    fn the_first_folder_that_is_closed_is_found() {
+    fn a_link_in_a_covered_folder_is_put_back() {
+        let links = [("/tmp/agent", "/srv/agent"), ("/tmp/p/link", "file")];
+        let links = links.map(|(link, target)| (link.into(), target.into()));
+        let (keeps, covers) = (set(&["/srv/agent", "/tmp/p"]), set(&["/tmp"]));
+        assert_eq!(
+            arrange(&keeps, &covers, &BTreeMap::from(links)),
+            [
+                Mount::Cover("/tmp".into()),
+                Mount::Keep("/tmp/p".into()),
+                Mount::Link("/tmp/agent".into(), "/srv/agent".into()),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_closed_folder_in_an_open_one_has_what_is_needed_in_it() {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().canonicalize().unwrap();
-        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
-        fs::create_dir_all(root.join("a/b/c")).unwrap();
-        fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(closed_to_others(&root.join("a/b/c")), Some(root.join("a")));
-        assert_eq!(closed_to_others(&root.join("a")), None);
+        let (home, bin) = (root.join("p/home"), root.join("p/home/venv/bin"));
+        fs::create_dir_all(&bin).unwrap();
+        for folder in [&root, &home, &root.join("p/home/venv")] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let mut paths = Paths::default();
+        let rights = [root.join("p"), bin.clone()].map(|path| (path, Right::Read));
+        paths.rights.extend(rights);
+        paths.user = Some(70_000);
+        let changes = changes(&paths, &[]);
+        let expected = [
+            Mount::Cover(root.clone()),
+            Mount::Keep(root.join("p")),
+            Mount::Cover(home),
+            Mount::Keep(bin),
+        ];
+        assert_eq!(changes, expected);
     }
 }

@@ -326,13 +326,21 @@ impl Shared {
         Ok(known.min().into())
     }
 
-    /// Whether an agent is a node's own. Only a node's own agent is at a node with its own name.
+    /// Whether an agent is a node's own.
     pub(super) async fn is_node(&self, agent: &str) -> Result<bool, Fault> {
-        Ok(match self.locate_by_master(agent).await? {
-            AgentLocation::Process(contact) => contact.node == agent,
-            _ => false,
-        })
+        let location = self.locate_by_master(agent).await?;
+        Ok(is_of_node(agent, &location))
     }
+
+    /// Whether an agent is known here as a node's own.
+    pub(super) fn is_known_node(&self, agent: &str) -> bool {
+        is_of_node(agent, &self.known(agent))
+    }
+}
+
+/// Whether an agent at this place is a node's own. Only a node's own agent is at a node with its own name.
+fn is_of_node(agent: &str, location: &AgentLocation) -> bool {
+    matches!(location, AgentLocation::Process(contact) if contact.node == agent)
 }
 
 #[cfg(test)]

@@ -67,7 +67,8 @@ impl Shared {
         }
     }
 
-    fn known(&self, agent: &str) -> AgentLocation {
+    /// The place of an agent in the Master's words, as far as it is known here.
+    pub(crate) fn known(&self, agent: &str) -> AgentLocation {
         // These agents are always where the Master is. A node that took them for absent could not ask for their place.
         if CONTROL_AGENTS.contains(&agent) {
             return AgentLocation::Process(self.platform.read().control.clone());

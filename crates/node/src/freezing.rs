@@ -68,7 +68,10 @@ impl Shared {
         let give_up = || self.processes.give_up_freeze(process, freeze);
         let size = result.or_else(|fault| give_up().ok_or(fault))?;
         let (shared, process) = (self.clone(), process.to_owned());
-        tokio::spawn(async move { shared.forget_frozen_later(&process).await });
+        tokio::spawn(async move {
+            let forgetting = shared.forget_frozen_later(&process, freeze, FROZEN_KEPT);
+            forgetting.await;
+        });
         Ok(size as u64)
     }
 
@@ -109,10 +112,12 @@ impl Shared {
         caller.ask(ask_process::FormerKeys { key }, KEYS).await
     }
 
-    /// Forgets frozen agents some time after their process ended. If nobody has fetched them, nobody restores them any more.
-    async fn forget_frozen_later(&self, process: &str) {
-        loop {
-            tokio::time::sleep(FROZEN_KEPT).await;
+    /// Forgets what was handed in for a freeze, some time after its process ended. If nobody has fetched it, nobody restores the
+    /// agents any more.
+    async fn forget_frozen_later(&self, process: &str, freeze: u64, kept: Duration) {
+        // After a move that failed, there is nothing to forget.
+        while self.processes.keeps_frozen(process, freeze) {
+            tokio::time::sleep(kept).await;
             if self.processes.with(process, |_| ()).is_err() {
                 if let Some(frozen) = self.processes.forget_frozen(process) {
                     self.answer_unread(process, &frozen).await;
@@ -232,6 +237,9 @@ mod tests {
     use sealbus_fipa::{AclMessage, Performative};
 
     use super::*;
+    use crate::memory::tests::remembered;
+    use crate::processes::Entry;
+    use crate::testing;
 
     fn waiting(sender: &str, provenance: WaitingProvenance) -> WaitingMessage {
         let message = AclMessage::new(Performative::Inform)
@@ -243,6 +251,24 @@ mod tests {
             message: Blob(bytes),
             provenance,
         }
+    }
+
+    /// A process may be moved in vain again and again.
+    #[tokio::test]
+    async fn nothing_waits_for_the_end_of_a_process_whose_move_failed() {
+        let place = tempfile::tempdir().unwrap();
+        let (shared, _) = testing::node(place.path(), testing::no_isolation()).await;
+        let (entries, all) = (&shared.processes.entries, &shared.processes.frozen);
+        let entry = Entry::new(remembered("p"));
+        entries.lock().insert("p".to_owned(), entry);
+        let frozen = FrozenProcess::begun(1, vec!["a".to_owned()], "node-2");
+        all.lock().insert("p".to_owned(), frozen);
+        let mut waits = std::pin::pin!(shared.forget_frozen_later("p", 1, Duration::ZERO));
+        let (soon, late) = (Duration::from_millis(20), Duration::from_secs(120));
+        let over = tokio::time::timeout(soon, &mut waits).await;
+        assert!(over.is_err(), "the move is in progress");
+        shared.thaw("p").await.unwrap();
+        tokio::time::timeout(late, waits).await.unwrap();
     }
 
     /// A process hands in what it likes. It gets no further than its own agents' names.

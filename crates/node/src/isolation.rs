@@ -18,7 +18,7 @@ use tokio::net::UnixListener;
 use super::NodeError;
 use super::control_groups::{ControlGroups, NewGroup};
 use super::ownership::give;
-use super::slots::{self, Slots};
+use super::slots::{self, ProbeUser, Slots};
 use sealbus_control::local::listen;
 use sealbus_control::node::Launch;
 use sealbus_files::folder as private_folder;
@@ -55,13 +55,17 @@ pub struct IsolationConfig {
 pub async fn try_isolation(config: &IsolationConfig, directory: &Path) -> io::Result<Vec<Probed>> {
     let work = directory.join(WORK);
     private_folder(&work)?;
-    let slot = rustix::process::geteuid()
-        .is_root()
-        .then(|| *config.slots.end());
-    let launcher = config.launcher.clone();
+    let (launcher, slots) = (config.launcher.clone(), config.slots.clone());
     let trying = move || {
         let folder = work.join(PROBE);
-        let probed = probe(&launcher, slot, &folder);
+        let slot = match rustix::process::geteuid().is_root() {
+            true => Slots::open(slots)
+                .and_then(|slots| slots.for_probe())
+                .map_err(|error| error.to_string()),
+            false => Err("only a node that root starts can give users".to_owned()),
+        };
+        let user = slot.as_ref().map(ProbeUser::uid).map_err(String::as_str);
+        let probed = probe(&launcher, user, &folder);
         // A remaining folder is in nobody's way.
         let _ = fs::remove_dir_all(folder);
         probed
@@ -421,6 +425,21 @@ mod tests {
         assert_eq!(
             chosen.modes_for(None, chosen.at_level("auth")),
             Ok(vec![Isolation::None])
+        );
+    }
+
+    #[test]
+    fn an_isolation_that_does_not_work_is_refused_in_a_sentence() {
+        let error = NotIsolated {
+            step: sealbus_launcher::IsolationStep::User,
+            cause: "only root can".to_owned(),
+            errno: None,
+        };
+        let mode = Isolation::Uid;
+        assert_eq!(
+            NodeError::Isolation { mode, error }.to_string(),
+            "programs cannot be isolated by uid here: a program is not started, because it cannot become a user of its own: \
+             only root can"
         );
     }
 

@@ -164,7 +164,9 @@ pub enum NodeError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The only isolation that is allowed does not work on this machine.
-    #[error("programs cannot be isolated by {mode} here: a program {error}")]
+    #[error(
+        "programs cannot be isolated by {mode} here: a program is not started, because {error}"
+    )]
     Isolation {
         /// The isolation.
         mode: Isolation,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use sealbus_bus::RefusalReason;
+use tokio::sync::MutexGuard;
 
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
@@ -130,6 +131,7 @@ impl Shared {
             self.log_refusal(process, &fault.message);
             return Err(fault);
         }
+        self.check_origin(process, &letters)?;
         let letters = letters.into_iter().map(|mut letter| {
             // The process numbers its letters, and must not use up the numbers of another.
             letter.cover.origin = origin_of(process, letter.cover.origin);
@@ -154,6 +156,27 @@ impl Shared {
             }
         }
         Ok(refused)
+    }
+
+    /// Checks that a process numbers its letters under one origin as long as it runs. Each further one would take room in
+    /// the mailboxes, which then forget what they had from others.
+    fn check_origin(&self, process: &str, letters: &[PostedLetter]) -> Result<(), Fault> {
+        let stated = || letters.iter().map(|letter| letter.cover.origin);
+        let Some(first) = stated().next() else {
+            return Ok(());
+        };
+        let own = self
+            .processes
+            .with(process, |entry| *entry.origin.get_or_insert(first))?;
+        if stated().all(|origin| origin == own) {
+            return Ok(());
+        }
+        let message = format!(
+            "the process {process} numbers its persistent messages under more than one origin"
+        );
+        self.log_refusal(process, &message);
+        let advice = "choose one origin when the process starts, and keep it";
+        Err(Fault::new(FaultCode::BadRequest, message).advise(advice))
     }
 
     /// Lets the operator see that something was not kept for a process because there is no room for it.
@@ -184,17 +207,30 @@ impl Shared {
         self.post.settle(process, agent, outcomes).await
     }
 
+    /// The turn of a node that carries letters here, or compares those that it has. A node that is not known here yet gets none,
+    /// and tries again. If it waited for the Master's word, its letters would come in after later ones, or hold up those of others.
+    async fn turn_of(&self, from: &str) -> Result<MutexGuard<'_, ()>, Fault> {
+        if self.is_known_node(from) {
+            return Ok(self.letters_in_order.lock().await);
+        }
+        if !self.is_node(from).await? {
+            self.log_refusal(
+                from,
+                "it carries or seeks persistent messages and is no node",
+            );
+            return Err(only_nodes());
+        }
+        let message = format!("{} does not know the node {from} yet", self.name);
+        Err(Fault::new(FaultCode::Unavailable, message).advise("try again in a moment"))
+    }
+
     /// Keeps letters that another node carries here.
     pub(super) async fn carried_here(
         &self,
         from: &str,
         letters: Vec<PostedLetter>,
     ) -> Result<Vec<Option<Fault>>, Fault> {
-        let turn = self.letters_in_order.lock().await;
-        if !self.is_node(from).await? {
-            self.log_refusal(from, "it carries persistent messages and is no node");
-            return Err(only_nodes());
-        }
+        let turn = self.turn_of(from).await?;
         let Some(first) = letters.first() else {
             return Ok(Vec::new());
         };
@@ -237,11 +273,7 @@ impl Shared {
         letters: &[LetterMark],
     ) -> Result<Trail, Fault> {
         // All letters that were carried here before have come in.
-        let _turn = self.letters_in_order.lock().await;
-        if !self.is_node(from).await? {
-            self.log_refusal(from, "it asks for persistent messages and is no node");
-            return Err(only_nodes());
-        }
+        let _turn = self.turn_of(from).await?;
         if letters.len() > MOST_POSTED {
             let problem =
                 format!("at most {MOST_POSTED} persistent messages are looked for at once");
@@ -295,78 +327,4 @@ fn only_nodes() -> Fault {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use sealbus_control::Blob;
-    use sealbus_control::post::{AboutLetter, Cover};
-    use sealbus_fipa::{AclMessage, Aid};
-
-    use super::*;
-
-    fn letter(
-        provenance: WaitingProvenance,
-        sender: &str,
-        performative: &Performative,
-        is_notice: bool,
-    ) -> PostedLetter {
-        let message = AclMessage::new(performative.clone()).with_sender(Aid::new(sender).unwrap());
-        let mut bytes = Vec::new();
-        bitefficient::encode(&message, &mut bytes).unwrap();
-        PostedLetter {
-            cover: Cover {
-                origin: 1,
-                sequence: 1,
-                hops: 1,
-                again: false,
-                receiver: "bob".to_owned(),
-                provenance,
-                posted: 0,
-                expiry: 1,
-                valid_from: None,
-                receipt: None,
-                about: is_notice.then(|| AboutLetter {
-                    receiver: "carol".to_owned(),
-                    number: 1,
-                }),
-            },
-            message: Blob(bytes),
-        }
-    }
-
-    #[test]
-    fn a_node_carries_no_letters_without_proof_and_speaks_for_the_platform_in_notices_alone() {
-        use WaitingProvenance::{Claimed, Foreign, Platform, SameProcess};
-        let alice = SameProcess {
-            identity: "spiffe://factory/agent/alice".to_owned(),
-        };
-        let (ams, failure) = ("ams@factory", &Performative::Failure);
-        let (request, inform) = (&Performative::Request, &Performative::Inform);
-        for (letter, is_right) in [
-            (letter(alice.clone(), "alice@factory", request, false), true),
-            (letter(alice, "alice@factory", failure, true), false),
-            (letter(Claimed, "alice@factory", request, false), false),
-            (letter(Foreign, "alice@else", request, false), false),
-            (letter(Platform, ams, failure, true), true),
-            (letter(Platform, ams, inform, true), true),
-            (letter(Platform, ams, failure, false), false),
-            (letter(Platform, ams, request, true), false),
-            (letter(Platform, "bob@factory", failure, true), false),
-        ] {
-            assert_eq!(unproved(&letter, ams).is_none(), is_right, "{letter:?}");
-        }
-    }
-
-    #[test]
-    fn what_a_process_states_of_a_sender_is_cut_in_the_fault() {
-        let identity = "spiffe://factory/agent/\u{1b}".repeat(100_000);
-        let fault = not_its_own("p-1", &WaitingProvenance::SameProcess { identity });
-        assert_eq!(fault.code, FaultCode::NotPermitted);
-        assert!(
-            fault
-                .message
-                .starts_with("the process p-1 posts for SameProcess")
-        );
-        assert!(fault.message.len() < 1024 && !fault.message.contains('\u{1b}'));
-    }
-}
+mod tests;

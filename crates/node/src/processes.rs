@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sealbus_bus::{Allowance, Budget};
 use sealbus_seal::token::Secret;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::memory::Remembered;
@@ -112,6 +112,8 @@ pub(super) struct Entry {
     pub(super) connection: Option<(u64, RpcCaller)>,
     /// The number of the present connection, or of the last one. The earlier ones end.
     present: watch::Sender<u64>,
+    /// Notified when that connection had no room for a deny list.
+    lacks_denials: Arc<Notify>,
     /// The places for its requests.
     places: RequestPlaces,
     pub(super) address: Option<SocketAddr>,
@@ -125,6 +127,8 @@ pub(super) struct Entry {
     refusals: Budget,
     /// Agents that it asked for.
     pub(super) asked: RecentNames,
+    /// The origin under which it numbers its persistent messages, once it has sent one.
+    pub(super) origin: Option<u64>,
     pub(super) freezing: Option<FreezeInProgress>,
     /// Held by the task that notes the process on disk.
     pub(super) noting: Arc<tokio::sync::Mutex<()>>,
@@ -140,6 +144,7 @@ impl Entry {
             verdict: None,
             connection: None,
             present: watch::Sender::default(),
+            lacks_denials: Arc::default(),
             places: RequestPlaces::default(),
             address: None,
             channels: Channels::Unused,
@@ -148,6 +153,7 @@ impl Entry {
             is_unheard: false,
             refusals: Budget::new(REFUSALS, Duration::ZERO),
             asked: RecentNames::new(MOST_ASKED),
+            origin: None,
             freezing: None,
             noting: Arc::default(),
         }
@@ -362,13 +368,20 @@ impl Processes {
         self.with(process, |entry| {
             entry.connection = Some((connection, caller.clone()));
             entry.present.send_replace(connection);
+            entry.lacks_denials = Arc::default();
             Turn {
                 connection,
                 present: entry.present.subscribe(),
+                lacks_denials: entry.lacks_denials.clone(),
                 places: entry.places.clone(),
                 elsewhere: self.elsewhere.clone(),
             }
         })
+    }
+
+    /// Notes that the connection to a process had no room for a deny list.
+    pub(crate) fn lacks_denials(&self, process: &str) {
+        let _ = self.with(process, |entry| entry.lacks_denials.notify_one());
     }
 
     /// Waits until the process is attached, for `limit` at most.

@@ -138,7 +138,7 @@ where
     let admitted = match Incoming::parse(&body) {
         Ok(AttachmentRequest::Attach { ticket, mark, .. }) => {
             let secret = (ticket, mark);
-            admit(&shared, secret, &caller, connection, newcomer.peer()).await
+            admit(&shared, secret, &caller, connection, &newcomer).await
         }
         Ok(_) => Err(Fault::new(FaultCode::NotPermitted, "attach first")),
         Err(fault) => Err(fault),
@@ -146,7 +146,6 @@ where
     let (process, turn) = match admitted {
         Ok((process, turn, welcome)) => {
             caller.allow_frames(LONGEST_FRAME);
-            newcomer.let_in();
             let agents = welcome.agents.clone();
             answer
                 .send(Ok(AttachmentAnswer::Welcome(Box::new(welcome))))
@@ -166,6 +165,7 @@ where
         }
     };
     let mut reads_nothing = false;
+    let mut telling = std::pin::pin!(shared.tell_lacking_denials(&caller, &turn));
     loop {
         // A process that asks faster than it is answered, or does not read the answers, must wait.
         let next = async {
@@ -175,6 +175,7 @@ where
         let next = tokio::select! {
             next = next => next,
             () = turn.is_over() => break,
+            () = &mut telling => break,
         };
         let Some((place, next)) = next else { break };
         let (body, answer) = match next {
@@ -196,11 +197,8 @@ where
         });
     }
     drop(driving);
-    let is_present = shared
-        .processes
-        .connection(&process)
-        .map(|(number, _)| number)
-        == Some(connection);
+    let present = shared.processes.connection(&process);
+    let is_present = present.is_some_and(|(number, _)| number == connection);
     if reads_nothing && is_present {
         shared.end_unreading(&process);
     }
@@ -212,15 +210,17 @@ async fn admit(
     (ticket, mark): (String, Option<String>),
     caller: &RpcCaller,
     connection: u64,
-    peer: Peer,
+    newcomer: &Newcomer,
 ) -> Result<(String, Turn, Welcome), Fault> {
     let invalid = |error: TokenError| Fault::new(FaultCode::InvalidSecret, error.to_string());
     let secret: Secret = ticket.parse().map_err(invalid)?;
     let next =
         Secret::random().map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
     let folder = shared.processes.folder_of(&secret);
-    let peer = peer.marked(mark, folder).await;
+    let peer = newcomer.peer().marked(mark, folder).await;
     let (launch, first) = shared.processes.admit(&secret, &next, &peer)?;
+    // The ticket is used now, so nobody may take the newcomer's place any more.
+    newcomer.let_in();
     // The process may show its new secret after a restart of the node, so the secret is on disk first. No notice may
     // come before the welcome, so the connection counts from here on only.
     let processes = &shared.processes;
@@ -461,40 +461,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_report_of_refusals_says_whose_it_is_and_is_bounded() {
-        let record = RefusalRecord {
-            at: u64::MAX,
-            who: "\u{1b}[2Jams@factory".repeat(1000),
-            proved: Some("\u{1b}spiffe://factory/agent/ams".repeat(1000)),
-            receiver: None,
-            reason: "x".repeat(1_000_000),
-            count: u64::MAX,
-            by: Some("somebody-else".to_owned()),
-        };
-        let passed_on = reported_by("mallory", vec![record.clone()]).unwrap();
-        let [passed_on] = passed_on.as_slice() else {
-            panic!()
-        };
-        assert_eq!(passed_on.by.as_deref(), Some("mallory"));
-        assert!(passed_on.at <= now());
-        assert!(
-            passed_on.who.starts_with("\\u{1b}[2Jams@factory"),
-            "{}",
-            passed_on.who
-        );
-        assert!(
-            passed_on.who.len() < 10 * LONGEST_NAME && passed_on.reason.len() < 2 * LONGEST_REASON
-        );
-        let proved = passed_on.proved.as_deref().unwrap();
-        assert!(proved.starts_with("\\u{1b}spiffe") && proved.len() < 10 * LONGEST_NAME);
-        let flood = vec![record; MOST_RECORDS + 1];
-        assert_eq!(
-            reported_by("mallory", flood).unwrap_err().code,
-            FaultCode::BadRequest
-        );
-    }
-}
+mod tests;

@@ -142,11 +142,20 @@ async fn live(
     let process = Process::open(host.clone(), None)
         .await
         .map_err(|error| error.to_string())?;
-    let agent = process
-        .agent(&shared.name)
-        .await
-        .map_err(|error| error.to_string())?;
-    let address = (*host.announced.lock()).ok_or("the node's own process does not listen")?;
+    let opening = async {
+        let agent = process.agent(&shared.name).await;
+        let agent = agent.map_err(|error| error.to_string())?;
+        let address = (*host.announced.lock()).ok_or("the node's own process does not listen")?;
+        Ok::<_, String>((agent, address))
+    };
+    let (agent, address) = match opening.await {
+        Ok(opened) => opened,
+        Err(why) => {
+            // Until it is closed it listens, and each further attempt opens another one.
+            process.close().await;
+            return Err(why);
+        }
+    };
     let correspondent = Correspondent::new(agent.outbox().clone());
     let mut serving = JoinSet::new();
     serving.spawn(serve(agent, correspondent.clone(), shared.clone()));

@@ -20,7 +20,7 @@ use super::isolation::ProgramIsolation;
 use super::leaders::Leaders;
 use super::log::Logs;
 use super::memory::Memory;
-use super::processes::{Placement, Processes};
+use super::processes::{Placement, Processes, Turn};
 use super::reports::Reports;
 use super::room::Rooms;
 use super::socket_of;
@@ -325,7 +325,28 @@ impl Shared {
         }
         let notice = AttachmentNotice::DenyList { list };
         for (process, caller) in self.processes.callers() {
-            self.tell(&process, &caller, &notice);
+            self.tell_denials(&process, &caller, &notice);
+        }
+    }
+
+    /// Tells a process of a deny list without waiting for it. One that reads a long list may have no room for another: its connection
+    /// then [tells](Self::tell_lacking_denials) it the lists in force.
+    fn tell_denials(&self, process: &str, caller: &RpcCaller, list: &AttachmentNotice) {
+        if caller.try_notify(list) == Err(Untold::ReadsNothing) {
+            self.processes.lacks_denials(process);
+        }
+    }
+
+    /// Tells a process the deny lists in force, one after another, each time its connection had no room for one. However many lists
+    /// there were meanwhile, no more than one of them waits for room. A process that reads nothing loses its connection.
+    pub(crate) async fn tell_lacking_denials(&self, caller: &RpcCaller, turn: &Turn) {
+        loop {
+            turn.lacks_denials().await;
+            for list in self.trust.deny_lists().iter() {
+                let list = Blob(list.whole());
+                // An error means that the connection has ended.
+                let _ = caller.notify(&AttachmentNotice::DenyList { list }).await;
+            }
         }
     }
 
@@ -333,7 +354,7 @@ impl Shared {
     pub(crate) fn tell_denials_beside(&self, process: &str, caller: &RpcCaller) {
         for list in self.trust.outlasting_deny_lists(|_| true) {
             let list = Blob(list.whole());
-            self.tell(process, caller, &AttachmentNotice::DenyList { list });
+            self.tell_denials(process, caller, &AttachmentNotice::DenyList { list });
         }
     }
 
@@ -388,3 +409,6 @@ impl Shared {
 fn present() -> Timestamp {
     Timestamp::from_unix_seconds(now() / 1000)
 }
+
+#[cfg(test)]
+mod tests;

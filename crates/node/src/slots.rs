@@ -27,6 +27,18 @@ fn is_noted(notes: &Path, uid: u32, folder: &Path) -> bool {
     owner.is_ok_and(|owner| owner == folder.as_os_str().as_encoded_bytes())
 }
 
+/// The user of a probe, which ends all its processes. No other probe of the machine has it until this value is dropped.
+pub(crate) struct ProbeUser {
+    uid: u32,
+    _lock: fs::File,
+}
+
+impl ProbeUser {
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid
+    }
+}
+
 /// The users that a node may give.
 pub(crate) struct Slots {
     range: RangeInclusive<u32>,
@@ -78,6 +90,23 @@ impl Slots {
         };
         fs::write(self.note(uid), owner)?;
         Ok(uid)
+    }
+
+    /// The user of probes, once no other node of this machine tries its isolation.
+    ///
+    /// # Errors
+    /// The user belongs to a program of a node with another range.
+    pub(crate) fn for_probe(&self) -> io::Result<ProbeUser> {
+        let lock = fs::File::create(self.notes.join("probe"))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let uid = *self.range.end();
+        match self.note(uid).exists() {
+            false => Ok(ProbeUser { uid, _lock: lock }),
+            true => Err(io::Error::other(format!(
+                "user {uid}, the last of this node's, belongs to a program of another node: give the nodes of a machine the \
+                 same users with --uids, or different ones"
+            ))),
+        }
     }
 
     fn note(&self, uid: u32) -> PathBuf {
@@ -156,5 +185,24 @@ mod tests {
         note.unwrap().set_modified(long_ago).unwrap();
         assert_eq!(other.of(&folder("c")).unwrap(), first);
         assert!(!is_noted(&notes, first, &place.path().join("a")));
+    }
+
+    /// A probe ends all processes of its user.
+    #[test]
+    fn a_probes_user_is_no_other_probes_and_no_programs() {
+        let place = tempfile::tempdir().unwrap();
+        let slots = Slots::noted_in(7..=8, place.path()).unwrap();
+        let lock = fs::File::create(place.path().join("probe")).unwrap();
+        let try_lock = || rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        let user = slots.for_probe().unwrap();
+        assert_eq!(user.uid(), 8);
+        try_lock().unwrap_err();
+        drop(user);
+        try_lock().unwrap();
+        rustix::fs::flock(&lock, FlockOperation::Unlock).unwrap();
+        let other = Slots::noted_in(8..=9, place.path()).unwrap();
+        assert_eq!(other.of(place.path()).unwrap(), 8);
+        let taken = slots.for_probe().err().unwrap();
+        assert!(taken.to_string().contains("--uids"), "{taken}");
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    CLOCK_SKEW, Credential, Fingerprint, Identity, KeyPair, PlatformName, RootAuthority,
-    SigningRequest, Trust, Validity,
+    CLOCK_SKEW, Credential, Fingerprint, Identity, IssuingAuthority, KeyPair, PlatformName,
+    RootAuthority, SigningRequest, Trust, Validity,
 };
 use tokio::sync::mpsc;
 
@@ -39,6 +39,12 @@ fn platform() -> PlatformName {
 
 /// A certificate of the node, and the root above it.
 pub(crate) fn certified() -> (Credential, Vec<u8>) {
+    let (credential, root, _) = certified_by();
+    (credential, root)
+}
+
+/// The same, and the CA.
+fn certified_by() -> (Credential, Vec<u8>, IssuingAuthority) {
     let platform = platform();
     let day = Validity::starting(timestamp(now()), DAY);
     let root = RootAuthority::create(&platform, day).unwrap();
@@ -49,7 +55,7 @@ pub(crate) fn certified() -> (Credential, Vec<u8>) {
     let grant = Grant::by_operator(identity, HERE);
     let issued = authority.issue(&grant, &request, day).unwrap();
     let credential = Credential::new(key, issued.chain).unwrap();
-    (credential, root.certificate().to_vec())
+    (credential, root.certificate().to_vec(), authority)
 }
 
 /// Programs are not isolated.
@@ -68,6 +74,22 @@ pub(crate) async fn node(
     isolation: IsolationConfig,
 ) -> (Arc<Shared>, mpsc::UnboundedReceiver<MasterRequest>) {
     let (credential, root) = certified();
+    under(folder, isolation, credential, root).await
+}
+
+/// A node with this state folder, and the CA whose deny lists it obeys.
+pub(crate) async fn node_and_ca(folder: &Path) -> (Arc<Shared>, IssuingAuthority) {
+    let (credential, root, authority) = certified_by();
+    let (shared, _) = under(folder, no_isolation(), credential, root).await;
+    (shared, authority)
+}
+
+async fn under(
+    folder: &Path,
+    isolation: IsolationConfig,
+    credential: Credential,
+    root: Vec<u8>,
+) -> (Arc<Shared>, mpsc::UnboundedReceiver<MasterRequest>) {
     let sealing = ProgramIsolation::open(isolation, folder).await.unwrap();
     let memory = Memory::open(folder).unwrap();
     let nowhere = ProcessContact {

@@ -54,6 +54,17 @@ impl Resting {
     pub(super) fn unread(&self) -> impl Iterator<Item = &ReceivedMessage> {
         self.mailbox.messages()
     }
+
+    /// Packs what the agent takes along: this state, and the messages that it has not read.
+    fn pack(&mut self, state: Vec<u8>) -> Result<FrozenAgent, String> {
+        self.mailbox.take_notices_along();
+        let mailbox: Result<Vec<_>, String> = self.mailbox.messages().map(pack).collect();
+        Ok(FrozenAgent {
+            agent: self.entry.aid.local_name().to_owned(),
+            state: Blob(state),
+            mailbox: mailbox?,
+        })
+    }
 }
 
 /// Brings all agents to rest and collects their state and messages.
@@ -129,7 +140,7 @@ async fn collect(
     entries: Vec<Arc<Entry>>,
     ready: Vec<Ready>,
 ) -> Result<(Vec<FrozenAgent>, Vec<Resting>), String> {
-    let mut frozen = Vec::with_capacity(entries.len());
+    let mut states = Vec::with_capacity(entries.len());
     let mut resting = Vec::with_capacity(entries.len());
     let mut failed = None;
     for (entry, Ready { state, drain }) in entries.into_iter().zip(ready) {
@@ -143,16 +154,7 @@ async fn collect(
         };
         // Kept messages travel separately.
         shared.inbox.left(entry.aid.local_name());
-        match mailbox.messages().map(pack).collect() {
-            Ok(mailbox) => {
-                frozen.push(FrozenAgent {
-                    agent: entry.aid.local_name().to_owned(),
-                    state: Blob(state),
-                    mailbox,
-                });
-            }
-            Err(error) => failed = Some(error),
-        }
+        states.push(state);
         resting.push(Resting {
             entry,
             mailbox,
@@ -166,9 +168,17 @@ async fn collect(
     if failed.is_none() {
         note_progress(shared, &resting).await;
     }
-    match failed {
-        None => Ok((frozen, resting)),
-        Some(error) => {
+    // At the end, so that the agents take along the notices that came meanwhile.
+    let frozen: Result<Vec<_>, String> = match failed {
+        None => {
+            let agents = states.into_iter().zip(&mut resting);
+            agents.map(|(state, agent)| agent.pack(state)).collect()
+        }
+        Some(error) => Err(error),
+    };
+    match frozen {
+        Ok(frozen) => Ok((frozen, resting)),
+        Err(error) => {
             thaw(shared, resting);
             Err(error)
         }

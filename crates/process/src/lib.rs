@@ -356,10 +356,10 @@ impl Shared {
 
     /// Notes an agent that is on the bus, and when its certificate must be renewed.
     fn enter(&self, outbox: Outbox, certified: &Certified) -> Arc<Entry> {
-        let standing = certified.standing(self.clock());
         let identity = certified.identity.clone();
         let entry = {
             let mut agents = self.agents.lock();
+            let standing = self.standing_of(outbox.name(), certified, None);
             agents.last_number += 1;
             let entry = Arc::new(Entry::new(agents.last_number, outbox, standing, identity));
             agents.by_number.insert(entry.number, entry.clone());

@@ -71,6 +71,17 @@ impl CertificateStanding {
         }
     }
 
+    /// The standing of a certificate that is no use although it came just now, in place of one with the `former` standing: it was
+    /// another failed attempt.
+    pub(super) fn useless_after(
+        self,
+        former: Option<CertificateStanding>,
+        now: Duration,
+    ) -> CertificateStanding {
+        let failures = former.map_or(0, |former| former.failures);
+        CertificateStanding { failures, ..self }.after_failure(now)
+    }
+
     /// The platform's reason for revoking the certificate, if it was revoked. `holder` is the certificate's subject.
     pub(super) fn revoked<'a>(
         &self,

@@ -6,13 +6,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use sealbus_bus::{Moment, sleep_until};
+use sealbus_seal::denylist::DenyList;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 use super::agent::Entry;
-use super::certification::CertificationError;
+use super::certification::{CertificationError, Certified};
 use super::standing::CertificateStanding;
-use super::{ProcessEnd, Shared, Stopping, THE_PROCESS, freeze, now, traffic};
+use super::{Agents, ProcessEnd, Shared, Stopping, THE_PROCESS, freeze, now, traffic};
 use sealbus_control::attachment::ask;
 use sealbus_control::host::Command;
 use sealbus_control::{FaultCode, RefusalRecord, Subject};
@@ -36,6 +37,8 @@ pub(super) async fn run(
     mut commands: mpsc::Receiver<Command>,
 ) {
     let mut renewing = JoinSet::new();
+    // The report of refusals that is under way, and whether the platform had all after the last one.
+    let (mut telling, mut are_told) = (JoinSet::new(), true);
     let mut clocks = Clocks::now();
     let mut look = pin!(tokio::time::sleep(LOOK));
     let mut is_idle = false;
@@ -64,6 +67,14 @@ pub(super) async fn run(
             () = sleep_until(due), if renewing.len() < RENEWALS_AT_ONCE => Event::RenewalDue,
             () = renewals_changed.notified() => continue,
             Some(_) = renewing.join_next() => continue,
+            Some(told) = telling.join_next() => {
+                are_told = matches!(told, Ok(true));
+                match are_told {
+                    true => continue,
+                    // The next look tries again.
+                    false => Event::Stirred,
+                }
+            }
             () = look.as_mut() => Event::Look,
             () = refused.notified(), if is_idle => Event::Stirred,
             () = letter_came.notified(), if is_idle => Event::Stirred,
@@ -109,13 +120,17 @@ pub(super) async fn run(
                 let sealing = shared.sealing.as_ref();
                 let seals_nothing = sealing.is_none_or(|sealing| sealing.forget());
                 shared.inbox.sweep(&shared);
-                let are_told = tell_refusals(&shared).await;
                 is_idle = are_told
                     && seals_nothing
                     && shared.inbox.is_empty()
                     && !shared.bus.tap().is_open();
                 let pause = if is_idle { IDLE } else { LOOK };
                 look.as_mut().reset(tokio::time::Instant::now() + pause);
+                // Commands are obeyed while the node is asked.
+                if telling.is_empty() {
+                    are_told = false;
+                    telling.spawn(async move { tell_refusals(&shared).await });
+                }
             }
         }
     }
@@ -257,12 +272,36 @@ impl Shared {
         }
         let count = early.len();
         for (due, holder) in early {
-            // A certificate that is being renewed is in no schedule. It is checked when the renewal is done.
+            // A certificate that is being renewed is in no schedule. The new one is checked when it comes.
             if agents.renewals.remove(due, holder) {
                 agents.renewals.insert(steady, holder);
             }
         }
         count
+    }
+
+    /// The standing of a certificate that came for `who`, in place of one with the `former` standing. A certificate that is no use
+    /// any more, because its CA was revoked on its way or a clock is wrong, counts as another failed attempt: the next one is soon.
+    ///
+    /// The caller has locked the agents and keeps them locked until the standing is noted, so that no deny list comes in between.
+    pub(super) fn standing_of(
+        &self,
+        who: &str,
+        certified: &Certified,
+        former: Option<CertificateStanding>,
+    ) -> CertificateStanding {
+        let clock = self.clock();
+        let standing = certified.standing(clock);
+        let lists = self.trust.deny_lists();
+        let lists = lists.iter().map(|list| -> &DenyList { list });
+        if standing.holds_at(now()) && !standing.lost_its_issuer(lists) {
+            return standing;
+        }
+        let next = standing.useless_after(former, clock);
+        let again_s = next.due.saturating_sub(clock).as_secs_f64();
+        tracing::warn!(target: "sealbus::certification", who, again_s,
+            "the certificate that came is not valid now, or its CA was revoked: it is renewed");
+        next
     }
 
     fn thaw(&self) {
@@ -298,29 +337,38 @@ async fn renew_agent(shared: &Arc<Shared>, entry: &Entry) {
     let identity = entry.identity.clone();
     let certified = shared
         .certifier
-        .request_certificate(subject, agent, identity, true);
-    let next = match certified.await {
+        .request_certificate(subject, agent, identity, true)
+        .await;
+    // The agent may have left in the meantime, and another one may have its name.
+    let is_here = |agents: &Agents| agents.by_number.contains_key(&entry.number);
+    if !is_here(&shared.agents.lock()) {
+        return;
+    }
+    match &certified {
+        Ok(certified) => shared.publish_key(entry.aid.local_name(), certified).await,
+        Err(error) if is_final(error) => return shared.agent_revoked(entry, &error.to_string()),
+        Err(_) => {}
+    }
+    let mut agents = shared.agents.lock();
+    if !is_here(&agents) {
+        return;
+    }
+    let mut standing = entry.standing.lock();
+    *standing = match certified {
         Ok(certified) => {
-            let standing = certified.standing(shared.clock());
-            shared.publish_key(entry.aid.local_name(), &certified).await;
+            let next = shared.standing_of(agent, &certified, Some(*standing));
             if let Err(error) = shared.bus.set_credential(agent, certified.credential) {
                 tracing::error!(agent, %error, "a renewed certificate could not be used");
             }
-            standing
+            next
         }
-        Err(error) if is_final(&error) => return shared.agent_revoked(entry, &error.to_string()),
         Err(error) => {
-            let next = entry.standing.lock().after_failure(shared.clock());
+            let next = standing.after_failure(shared.clock());
             say_failure(agent, &error, next, shared.clock());
             next
         }
     };
-    let mut agents = shared.agents.lock();
-    // The agent may have left in the meantime.
-    if agents.by_number.contains_key(&entry.number) {
-        *entry.standing.lock() = next;
-        agents.renewals.insert(next.due, entry.number);
-    }
+    agents.renewals.insert(standing.due, entry.number);
 }
 
 async fn renew_process(shared: &Shared) {
@@ -335,28 +383,27 @@ async fn renew_process(shared: &Shared) {
     {
         return shared.process_revoked(&error.to_string()).await;
     }
-    let now = shared.clock();
+    let mut agents = shared.agents.lock();
     let mut own = shared.own.lock();
     let Some((_, standing)) = &mut *own else {
         return;
     };
-    match certified {
+    *standing = match certified {
         Ok(certified) => {
-            *standing = certified.standing(now);
             if let Some(transport) = &shared.transport
                 && let Err(error) = transport.set_process_credential(&certified.credential)
             {
                 tracing::error!(process, %error, "the renewed certificate of this process could not be used");
             }
+            shared.standing_of(process, &certified, Some(*standing))
         }
         Err(error) => {
-            *standing = standing.after_failure(now);
-            say_failure(process, &error, *standing, now);
+            let next = standing.after_failure(shared.clock());
+            say_failure(process, &error, next, shared.clock());
+            next
         }
-    }
-    let due = standing.due;
-    drop(own);
-    shared.agents.lock().renewals.insert(due, THE_PROCESS);
+    };
+    agents.renewals.insert(standing.due, THE_PROCESS);
 }
 
 /// Whether asking again can never help, because the platform has revoked its consent.

@@ -35,6 +35,8 @@ pub(super) struct Inner {
     pub(super) bytes: usize,
     pub(super) notices: usize,
     pub(super) closed: Option<Closed>,
+    /// The failure notices that have come since the mailbox rests, if it does.
+    pub(super) at_rest: Option<Vec<ReceivedMessage>>,
     pub(super) reader: Option<Waker>,
     pub(super) hook: Option<Hook>,
     /// The reader has found the mailbox empty and wants to be told of the next message.

@@ -1,4 +1,4 @@
-//! The mailbox of an agent that is being moved: nothing more comes into it, and nobody reads it.
+//! The mailbox of an agent that is being moved: only failure notices still come into it, and nobody reads it.
 
 use std::sync::Arc;
 use std::{fmt, mem};
@@ -10,7 +10,8 @@ use super::{Closed, Mailbox, MailboxLimits, MailboxSender};
 use crate::message::ReceivedMessage;
 
 /// The mailbox of an agent that is being moved. The bus knows its messages, and who wrote them, until the outcome of the
-/// move is known: the agent has them [elsewhere](Self::carried), or goes on [here](crate::Bus::attach_again).
+/// move is known: the agent has them [elsewhere](Self::carried), or goes on [here](crate::Bus::attach_again). Meanwhile it
+/// still takes notices about messages of the agent that failed.
 ///
 /// If this value is dropped, the agent has ended: the messages go back to their senders.
 #[must_use = "the messages go back to their senders if this is dropped"]
@@ -18,6 +19,8 @@ pub struct RestingMailbox {
     shared: Arc<Shared>,
     /// They still count in the accounts.
     entries: Vec<Entry>,
+    /// Those of the notices that the agent takes along.
+    notices: Vec<ReceivedMessage>,
 }
 
 impl Mailbox {
@@ -25,6 +28,7 @@ impl Mailbox {
     /// are on disk, and find the agent in its new place.
     pub fn rest(self) -> RestingMailbox {
         let shared = self.shared.clone();
+        shared.inner.lock().at_rest = Some(Vec::new());
         shared.close(Closed::Moving);
         let entries = shared.take(|inner| {
             let (kept, mut entries): (Vec<_>, Vec<_>) = inner
@@ -39,7 +43,11 @@ impl Mailbox {
             }
             entries
         });
-        RestingMailbox { shared, entries }
+        RestingMailbox {
+            shared,
+            entries,
+            notices: Vec::new(),
+        }
     }
 
     /// Closes the mailbox and returns the messages in it and in its conversations, in order, to be carried with the agent to another process.
@@ -50,27 +58,51 @@ impl Mailbox {
 }
 
 impl RestingMailbox {
-    /// The messages that the agent has not read, in order.
+    /// The messages that the agent has not read, in order. Notices that came since it rests are left out until they are
+    /// [taken along](Self::take_notices_along).
     pub fn messages(&self) -> impl Iterator<Item = &ReceivedMessage> {
-        self.entries.iter().map(|entry| &entry.message)
+        let messages = self.entries.iter().map(|entry| &entry.message);
+        messages.chain(&self.notices)
+    }
+
+    /// Adds the failure notices that have come since the agent rests to the messages that it takes along.
+    pub fn take_notices_along(&mut self) {
+        if let Some(notices) = &mut self.shared.inner.lock().at_rest {
+            self.notices.append(notices);
+        }
     }
 
     /// The agent has these messages in its new place. Here, its conversations are over.
     pub fn carried(mut self) -> Vec<ReceivedMessage> {
         let entries = mem::take(&mut self.entries);
+        let notices = mem::take(&mut self.notices);
         let limits = self.shared.limits;
-        self.shared.take(|inner| {
+        let (late, agent) = self.shared.take(|inner| {
             for entry in &entries {
                 inner.account(entry, &limits);
             }
+            let late = inner.at_rest.take().unwrap_or_default();
+            (
+                late.len(),
+                inner.tap.as_ref().map(|(_, agent)| agent.clone()),
+            )
         });
-        entries.into_iter().map(|entry| entry.message).collect()
+        if late > 0 {
+            tracing::warn!(
+                target: "sealbus::undeliverable",
+                agent = agent.as_deref().unwrap_or_default(), late,
+                "messages of an agent failed during its move, too late for it to take the notices along: it is not told"
+            );
+        }
+        let messages = entries.into_iter().map(|entry| entry.message);
+        messages.chain(notices).collect()
     }
 }
 
 impl Drop for RestingMailbox {
     fn drop(&mut self) {
         let was_resumed = self.shared.put(|inner, wake| {
+            inner.at_rest = None;
             if inner.successor.is_some() {
                 return true;
             }
@@ -86,14 +118,15 @@ impl Drop for RestingMailbox {
 }
 
 impl MailboxSender {
-    /// The agent goes on with this mailbox, which nobody else knows yet. The messages of the former one, their windows and
-    /// the agent's conversations go into it.
+    /// The agent goes on with this mailbox, which nobody else knows yet. The messages and notices of the former one, their
+    /// windows and the agent's conversations go into it.
     pub fn resume(&self, mut resting: RestingMailbox) {
         let mut old = resting.shared.inner.lock();
         self.shared.put(|inner, wake| {
             inner.conversations = old.conversations.take();
             inner.windows = old.windows.take();
             old.successor = Some(self.shared.clone());
+            let late = old.at_rest.take().unwrap_or_default();
             drop(old);
             if let Some(windows) = &mut inner.windows {
                 windows.close_all();
@@ -107,6 +140,9 @@ impl MailboxSender {
                     ..
                 } = entry;
                 inner.enter(message, cost, window, receipt, wake);
+            }
+            for notice in mem::take(&mut resting.notices).into_iter().chain(late) {
+                inner.put(notice, NO_WINDOW, None, wake);
             }
             if let Some(table) = &mut inner.conversations {
                 table.wake_all(wake);

@@ -53,17 +53,20 @@ impl MailboxSender {
     }
 
     /// Puts a failure notice into the mailbox, even into a full one: the notice answers a message that the agent sent.
-    /// [`is_barred`](Self::is_barred) limits the number of notices.
-    pub(crate) fn push_notice(&self, message: ReceivedMessage) {
+    /// [`is_barred`](Self::is_barred) limits the number of notices. A mailbox [at rest](super::RestingMailbox) keeps the
+    /// notice until the agent goes on. Returns false if nobody will read it.
+    pub(crate) fn push_notice(&self, message: ReceivedMessage) -> bool {
         self.shared.put(|inner, wake| {
             if inner.closed.is_some() {
-                return;
+                let at_rest = inner.at_rest.as_mut();
+                return at_rest.map(|notices| notices.push(message)).is_some();
             }
             inner.put(message, NO_WINDOW, None, wake);
             if inner.notices >= UNREAD_NOTICES {
                 self.shared.is_barred.store(true, Ordering::Relaxed);
             }
-        });
+            true
+        })
     }
 
     /// Sets the callback for messages from senders of this process that the agent will never read.

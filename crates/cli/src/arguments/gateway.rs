@@ -49,7 +49,7 @@ pub(crate) struct GatewayAllow {
     /// Agents it may write to; a * at the end stands for any rest [default: *]
     #[arg(long, value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) to: Vec<String>,
-    /// Network it must come from and is written to, such as 10.0.0.7 or 10.0.0.0/24
+    /// Network of the other platform, from which it must write and in which it is written to, such as 10.0.0.7 or 10.0.0.0/24
     #[arg(long, value_name = "NETWORK")]
     pub(crate) from: Vec<String>,
     /// SHA-256 fingerprint of the certificate it must show

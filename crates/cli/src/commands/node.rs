@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use sealbus_enrolment::EnrolmentError;
 use sealbus_launcher::Probed;
+use sealbus_manifest::isolation::Isolation;
 use sealbus_node::{ControlGroups, IsolationConfig, Node, NodeConfig, NodeError, try_isolation};
 use sealbus_seal::token::{Purpose, Token, TokenError};
 use serde_json::json;
@@ -106,9 +107,20 @@ pub(super) async fn probe(config: &IsolationConfig) -> Result<Vec<Probed>, CliEr
     probed.map_err(CliError::file("use", directory))
 }
 
+/// The strongest isolation of a node's programs, where the node may be told to give only one. None if it can give none.
+pub(super) fn strongest(probed: &[Probed], only: Option<Isolation>) -> Option<Isolation> {
+    let mut works = probed.iter().filter(|(_, outcome)| outcome.is_ok());
+    match only {
+        Some(Isolation::None) => Some(Isolation::None),
+        Some(only) => works.find(|(mode, _)| *mode == only).map(|_| only),
+        None => works.next().map(|(mode, _)| *mode),
+    }
+}
+
 /// The way to controllers that a node lacks.
 pub(super) const CONTROLLERS: &str = "under systemd, `Delegate=cpu memory pids` and `DelegateSubgroup=node` in its unit give a node all controllers, unless the \
-     machine mounts control groups of version 1; without them, `cpu` in the manifest is refused, and other limits are weaker";
+     machine mounts control groups of version 1; without them, `cpu` in the manifest is refused, `processes` \
+     too but in the mode uid, and other limits are weaker";
 
 /// Tries which control groups the programs of a node have here.
 pub(super) fn control_groups() -> io::Result<ControlGroups> {
@@ -148,13 +160,15 @@ async fn check(node: &NodeArguments, output: Output) -> Result<(), CliError> {
     output.show(&modes, || {
         let line = |(mode, outcome): &Probed| match outcome {
             Ok(()) => format!("{mode}: works"),
-            Err(error) => format!("{mode}: does not work; a program {error}"),
+            Err(error) => format!("{mode}: does not work; a program is not started, because {error}"),
         };
-        let best = probed.iter().find(|(_, outcome)| outcome.is_ok());
-        let summary = match best {
-            Some((mode, _)) => format!("programs of this node are isolated by {mode}"),
-            None => "at level auth this node starts no programs: run it as root, allow user namespaces or Landlock, or \
-                     use --isolation none"
+        let only = node.isolation.isolation;
+        let summary = match (strongest(&probed, only), only) {
+            (Some(Isolation::None), _) => "programs of this node are not isolated".to_owned(),
+            (Some(mode), _) => format!("the strongest isolation of this node's programs is {mode}"),
+            (None, Some(mode)) => format!("a node with --isolation {mode} does not start here"),
+            (None, None) => "from level auth on this node starts no programs: run it as root, allow user namespaces or \
+                             Landlock, or use --isolation none"
                 .to_owned(),
         };
         let (found, has_all) = told(&groups);

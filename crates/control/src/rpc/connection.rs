@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::LONGEST_FRAME;
 use super::codec::{CodecError, Decoder, Frame, encode};
 use super::incoming::{Answer, HELD, Incoming, NoticeBody};
-use super::outgoing::{OUTGOING, OutgoingFrames, Untold, WeakOutgoingFrames, cost};
+use super::outgoing::{OutgoingFrames, Room, Untold, WeakOutgoingFrames, cost};
 use crate::admin::{List, Listed, Listing};
 use crate::ask::Ask;
 use crate::asker::{self, Answered, Asker, to_json};
@@ -69,7 +69,7 @@ where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (frames, waiting) = mpsc::unbounded_channel();
-    let room = Arc::new(Semaphore::new(OUTGOING));
+    let room = Room::default();
     let outgoing = OutgoingFrames {
         frames,
         room: room.clone(),
@@ -378,6 +378,7 @@ mod tests {
         assert!((20..=32).contains(&taken.count()));
         assert_eq!(left.try_notify(&notice), Err(Untold::ReadsNothing));
         // A task that waits for room learns that there will be none.
+        while left.notify(&notice).now_or_never().is_some() {}
         let (waiting, ()) = tokio::join!(left.notify(&notice), async { drop(right) });
         assert_eq!(waiting.unwrap_err().code, FaultCode::Unavailable);
         assert_eq!(left.try_notify(&notice), Err(Untold::Closed));
@@ -442,7 +443,7 @@ mod tests {
         let (frames, _) = mpsc::unbounded_channel();
         let answers = WeakOutgoingFrames {
             frames: frames.downgrade(),
-            room: Arc::new(Semaphore::new(0)),
+            room: Room::default(),
         };
         // No answer leaves.
         drop(frames);

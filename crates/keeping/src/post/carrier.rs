@@ -12,6 +12,7 @@ use super::mailbox::{HANDED, KeptMailbox};
 use super::{KeptLetters, Ways, Whereabouts, storage, waiting_message};
 use sealbus_control::clock::now;
 use sealbus_control::post::{DeliveredLetter, LetterMark, PostedLetter};
+use sealbus_control::text::{LONGEST_EXPLANATION, excerpt};
 use sealbus_control::{Blob, Fault, FaultCode};
 
 /// The increase of a letter's carry count when it is reclaimed: it was sent to a node that does not answer, and now
@@ -82,11 +83,8 @@ impl Carrier {
     /// Does the work that is possible now. Returns how long there is nothing to do unless there is news.
     async fn step(&mut self) -> Result<Duration, Fault> {
         let mailbox = self.mailbox.clone();
-        let expired = mailbox.shelf.lock().expired(now());
-        for number in &expired {
-            self.post.expired(&mailbox, *number).await?;
-        }
-        self.post.settled(&mailbox, &expired).await?;
+        // Expired letters whose senders cannot be told yet hold up no others.
+        let are_told = self.expire().await;
         let whereabouts = self.ways.whereabouts(&mailbox.agent);
         tracing::trace!(agent = mailbox.agent, ?whereabouts, "carrying");
         let process = match &whereabouts {
@@ -94,14 +92,30 @@ impl Carrier {
             _ => None,
         };
         mailbox.shelf.lock().is_in(process);
-        match whereabouts {
-            Whereabouts::Here(process, connection) => self.hand_over(&process, connection).await,
-            Whereabouts::There(node) => self.carry(node).await,
+        let pause = match whereabouts {
+            Whereabouts::Here(process, connection) => self.hand_over(&process, connection).await?,
+            Whereabouts::There(node) => self.carry(node).await?,
             Whereabouts::Away => {
                 self.connection = None;
-                Ok(self.until_the_next_moment())
+                self.until_the_next_moment()
+            }
+        };
+        are_told.map(|()| pause)
+    }
+
+    /// Removes expired letters, once their senders are told.
+    async fn expire(&self) -> Result<(), Fault> {
+        let mut told = Vec::new();
+        let mut are_told = Ok(());
+        let expired = self.mailbox.shelf.lock().expired(now());
+        for number in expired {
+            match self.post.expired(&self.mailbox, number).await {
+                Ok(()) => told.push(number),
+                Err(fault) => are_told = Err(fault),
             }
         }
+        self.post.settled(&self.mailbox, &told).await?;
+        are_told
     }
 
     fn until_the_next_moment(&self) -> Duration {
@@ -271,6 +285,7 @@ impl Carrier {
     ) -> Result<Duration, Fault> {
         let mut gone = Vec::new();
         let mut bounced = Vec::new();
+        let mut are_told = Ok(());
         let mut held_up = None;
         for ((number, mark), refused) in sent.iter().zip(refused) {
             match refused {
@@ -287,9 +302,12 @@ impl Carrier {
                     break;
                 }
                 Some(fault) => {
-                    let reason = UndeliverableReason::NotKept(fault.to_string());
-                    self.post.bounce(&self.mailbox, *number, &reason).await?;
-                    bounced.push(*number);
+                    let why = excerpt(&fault.to_string(), LONGEST_EXPLANATION);
+                    let reason = UndeliverableReason::NotKept(why);
+                    match self.post.bounce(&self.mailbox, *number, &reason).await {
+                        Ok(()) => bounced.push(*number),
+                        Err(fault) => are_told = Err(fault),
+                    }
                 }
             }
         }
@@ -297,6 +315,7 @@ impl Carrier {
         *self.mailbox.held_up.lock() = held_up;
         self.post.settled(&self.mailbox, &bounced).await?;
         self.post.carried(&self.mailbox, &gone).await?;
+        are_told?;
         if !waits {
             // There may be more letters.
             self.mailbox.news.notify_one();

@@ -11,15 +11,13 @@ use sealbus_journal::{JournalError, ReadFrom, Stream, StreamConfig, Written};
 use tokio::sync::Notify;
 
 use super::LONGEST_LIFETIME;
+use super::had::StretchStart;
 use super::shares::Shares;
 use super::shelf::{Shelf, ShelvedLetter};
 use crate::LONGEST_KEPT;
 use sealbus_control::UnixMillis;
 use sealbus_control::clock::now;
 use sealbus_control::post::{Cover, LetterMark};
-
-/// Most stretches of letters remembered for one agent. The stretches of the oldest origins are forgotten first.
-const MOST_STRETCHES: usize = 4096;
 
 pub(crate) const MAILBOX: &str = "mailbox/";
 pub(super) const HANDED: &str = "handed";
@@ -44,6 +42,8 @@ pub(crate) struct KeptMailbox {
     pub(super) written: Notify,
     /// Why another node does not take the letters at present.
     pub(super) held_up: Mutex<Option<String>>,
+    /// Held by the task that keeps a notice about one of the letters.
+    pub(super) notifying: tokio::sync::Mutex<()>,
 }
 
 /// The nodes that letters were carried to. They may still have some of them.
@@ -68,6 +68,7 @@ impl KeptMailbox {
             news: Notify::new(),
             written: Notify::new(),
             held_up: Mutex::default(),
+            notifying: tokio::sync::Mutex::default(),
         }
     }
 
@@ -184,10 +185,10 @@ impl KeptMailbox {
     /// carry count.
     pub(super) fn note_removed(
         &self,
-        shelf: &Shelf,
+        shelf: &mut Shelf,
         removed: &[(u64, LetterMark)],
     ) -> Result<(), JournalError> {
-        let mut stretches = BTreeMap::new();
+        let mut stretches: BTreeMap<StretchStart, u64> = BTreeMap::new();
         for (number, mark) in removed {
             if let Some((first, end)) = shelf.stretch(*mark) {
                 stretches.insert((mark.origin, mark.hops, first), end);
@@ -197,25 +198,23 @@ impl KeptMailbox {
                 self.stream.forget_cursor(&name)?;
             }
         }
-        for ((origin, hops, first), end) in stretches {
-            let name = format!("{SEEN}{origin:016x}/{hops:x}/{first}");
-            self.stream.set_cursor(&name, end)?;
+        for (start, end) in stretches {
+            self.stream.set_cursor(&name_of(start), end)?;
+            for contained in shelf.had().note_stretch(start, end) {
+                self.stream.forget_cursor(&name_of(contained))?;
+            }
         }
         Ok(())
     }
 
-    /// Forgets the oldest origins if there are too many.
-    pub(super) fn forget_origins(&self) -> Result<(), JournalError> {
-        let cursors = self.stream.cursors();
-        let mut seen: Vec<&String> = cursors
-            .keys()
-            .filter(|name| name.starts_with(SEEN))
-            .collect();
-        // An origin's name begins with the second in which the origin began.
-        seen.sort();
-        let surplus = seen.len().saturating_sub(MOST_STRETCHES);
-        for name in seen.into_iter().take(surplus) {
-            self.stream.forget_cursor(name)?;
+    /// Forgets stretches, in memory and on disk, if there are too many after letters of these origins were removed.
+    pub(super) fn forget_surplus(&self, origins: &BTreeSet<u64>) -> Result<(), JournalError> {
+        let mut shelf = self.shelf.lock();
+        for origin in origins {
+            while let Some(surplus) = shelf.had().surplus(*origin) {
+                self.stream.forget_cursor(&name_of(surplus))?;
+                shelf.forget_stretch(surplus);
+            }
         }
         Ok(())
     }
@@ -255,6 +254,11 @@ impl KeptMailbox {
         }
         Ok(())
     }
+}
+
+/// The name of the cursor that marks a stretch's end.
+fn name_of((origin, hops, first): StretchStart) -> String {
+    format!("{SEEN}{origin:016x}/{hops:x}/{first}")
 }
 
 /// The first letter of a stretch, read from the name of the cursor that marks the stretch's end.

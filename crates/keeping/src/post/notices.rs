@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sealbus_bus::{
     Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,
 };
-use sealbus_fipa::{AclMessage, Limits, bitefficient};
+use sealbus_fipa::{AclMessage, EncodeError, Limits, bitefficient};
 
 use super::mailbox::KeptMailbox;
 use super::waiting_notices::Notices;
@@ -132,7 +132,8 @@ impl KeptLetters {
         self.notify(mailbox, number, notice).await
     }
 
-    /// Keeps one notice about a letter for the letter's sender.
+    /// Keeps one notice about a letter for the letter's sender. Returns once it is on disk. A notice that can never be
+    /// kept is given up, since its letter would hold up others.
     async fn notify(
         self: &Arc<Self>,
         mailbox: &KeptMailbox,
@@ -146,15 +147,20 @@ impl KeptLetters {
             receiver: mailbox.agent.clone(),
             number,
         };
-        if !self.about.lock().insert(about.clone()) {
+        // Another task may be writing this notice. If it cannot, this task tries, too.
+        let _turn = mailbox.notifying.lock().await;
+        if self.about.lock().contains(&about) {
             return Ok(());
         }
         let receiver = notice.receivers[0].local_name().to_owned();
-        let mut message = Vec::new();
-        if let Err(error) = bitefficient::encode(&notice, &mut message) {
-            tracing::error!(%error, "a notice cannot be encoded");
-            return Ok(());
-        }
+        let message = match self.encoded(notice) {
+            Ok(message) => message,
+            Err(error) => {
+                tracing::error!(%error, "a notice cannot be encoded");
+                return Ok(());
+            }
+        };
+        self.about.lock().insert(about.clone());
         let sequence = {
             let mut sequences = self.sequences.lock();
             let last = sequences.entry(receiver.clone()).or_default();
@@ -179,11 +185,34 @@ impl KeptLetters {
             message: Blob(message),
         };
         let kept = self.keep(vec![letter]).await.into_iter().flatten().next();
-        if let Some(fault) = kept {
-            self.about.lock().remove(&about);
+        let Some(fault) = kept else {
+            return Ok(());
+        };
+        self.about.lock().remove(&about);
+        // The same notice would be refused again and again.
+        if fault.code != FaultCode::BadRequest {
             return Err(fault);
         }
+        if let Some(left_out) = self.admit_line(&about.receiver) {
+            tracing::error!(
+                receiver = about.receiver, %fault, left_out,
+                "the sender of a message that was kept is not told what became of it"
+            );
+        }
         Ok(())
+    }
+
+    /// A notice in its encoding. It repeats what its letter says of itself, unless it would be too long to be kept.
+    fn encoded(&self, mut notice: AclMessage) -> Result<Vec<u8>, EncodeError> {
+        let mut message = Vec::new();
+        bitefficient::encode(&notice, &mut message)?;
+        if message.len() > self.longest {
+            (notice.ontology, notice.protocol) = (None, None);
+            (notice.conversation_id, notice.in_reply_to) = (None, None);
+            message.clear();
+            bitefficient::encode(&notice, &mut message)?;
+        }
+        Ok(message)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Letters that have been taken, refused or carried on: the notices to their senders, and their removal.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealbus_control::Fault;
@@ -11,7 +12,8 @@ use super::shelf::Shelf;
 use super::{KeptLetters, storage};
 
 impl KeptLetters {
-    /// Takes in the outcomes that a process reports for its letters. Returns when all of them are on disk.
+    /// Takes in the outcomes that a process reports for its letters. Returns when all of them are on disk. An outcome that
+    /// cannot be written holds up no other one.
     ///
     /// # Errors
     /// If an outcome cannot be written. The process must report it again.
@@ -26,38 +28,50 @@ impl KeptLetters {
         };
         tracing::trace!(agent, ?outcomes, "settled");
         let mut gone = Vec::new();
+        let mut written = Ok(());
         // The other letters are handed over again after a while, not at once.
         let is_news = outcomes
             .iter()
             .any(|(_, outcome)| *outcome != LetterOutcome::Left);
         for (number, outcome) in outcomes {
-            match outcome {
-                LetterOutcome::Left => mailbox.shelf.lock().was_left(process, number),
-                LetterOutcome::Arrived => {
-                    self.receipt(&mailbox, number, Receipt::Process).await?;
-                }
-                LetterOutcome::Taken => {
-                    self.receipt(&mailbox, number, Receipt::Process).await?;
-                    self.receipt(&mailbox, number, Receipt::Agent).await?;
-                    gone.push(number);
-                }
-                LetterOutcome::Acknowledged => gone.push(number),
-                LetterOutcome::Expired => {
-                    self.expired(&mailbox, number).await?;
-                    gone.push(number);
-                }
-                LetterOutcome::Refused(refusal) => {
-                    let reason = reason_of(refusal, &mailbox.agent);
-                    self.bounce(&mailbox, number, &reason).await?;
-                    gone.push(number);
-                }
+            match self.take_in(process, &mailbox, number, outcome).await {
+                Ok(()) if outcome.is_final() => gone.push(number),
+                Ok(()) => {}
+                Err(fault) => written = Err(fault),
             }
         }
         self.settled(&mailbox, &gone).await?;
         if is_news {
             mailbox.news.notify_one();
         }
-        Ok(())
+        written
+    }
+
+    /// Takes in the outcome of one letter: its sender is told, if it is to be.
+    async fn take_in(
+        self: &Arc<Self>,
+        process: &str,
+        mailbox: &KeptMailbox,
+        number: u64,
+        outcome: LetterOutcome,
+    ) -> Result<(), Fault> {
+        match outcome {
+            LetterOutcome::Left => {
+                mailbox.shelf.lock().was_left(process, number);
+                Ok(())
+            }
+            LetterOutcome::Arrived => self.receipt(mailbox, number, Receipt::Process).await,
+            LetterOutcome::Taken => {
+                self.receipt(mailbox, number, Receipt::Process).await?;
+                self.receipt(mailbox, number, Receipt::Agent).await
+            }
+            LetterOutcome::Acknowledged => Ok(()),
+            LetterOutcome::Expired => self.expired(mailbox, number).await,
+            LetterOutcome::Refused(refusal) => {
+                let reason = reason_of(refusal, &mailbox.agent);
+                self.bounce(mailbox, number, &reason).await
+            }
+        }
     }
 
     /// Forgets letters that will go nowhere from here.
@@ -114,7 +128,7 @@ impl KeptLetters {
                 }
             }
             // Once the letter is gone, only this mark says that it was here.
-            let noted = mailbox.note_removed(&shelf, &removed);
+            let noted = mailbox.note_removed(&mut shelf, &removed);
             noted.map_err(storage)?;
             let written = mailbox.stream.remove(&numbers).map_err(storage)?;
             // The letter leaves the shelf at once: if it comes back while this is written, it is kept again.
@@ -125,7 +139,9 @@ impl KeptLetters {
         };
         if let Err(error) = written.await {
             let mut shelf = mailbox.shelf.lock();
-            for (number, kept) in taken {
+            for (number, mut kept) in taken {
+                // A process may have taken it, and the shelf does not know any more to which it was handed.
+                kept.cover.again = true;
                 // The letter may have come back already.
                 if !shelf.holds(&kept.cover) {
                     shelf.put(number, kept);
@@ -135,12 +151,14 @@ impl KeptLetters {
             self.carry(mailbox);
             return Err(storage(error));
         }
+        let mut origins = BTreeSet::new();
         for (_, kept) in taken {
+            origins.insert(kept.cover.origin);
             if let Some(about) = &kept.cover.about {
                 self.about.lock().remove(about);
             }
         }
         mailbox.forget_doubts(&numbers);
-        mailbox.forget_origins().map_err(storage)
+        mailbox.forget_surplus(&origins).map_err(storage)
     }
 }

@@ -1,5 +1,7 @@
 //! The letters that wait for one agent on this node, and their order. This module does no I/O.
 
+mod stretches;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -177,20 +179,9 @@ impl Shelf {
         }
     }
 
-    /// Notes on disk say that a letter with this mark was here.
-    pub(crate) fn was_here(&mut self, stretch: LetterMark, end: u64) {
-        self.is_visited |= stretch.hops != 0 && stretch.hops != SETTLED;
-        self.had.remember(stretch, end);
-    }
-
     /// The letters that were ever here.
     pub(crate) fn had(&mut self) -> &mut Had {
         &mut self.had
-    }
-
-    /// The stretch of letters around this one that were here and cannot be missing on disk.
-    pub(crate) fn stretch(&self, mark: LetterMark) -> Option<(u64, u64)> {
-        self.had.stretch(mark, &self.writing)
     }
 
     /// Marks a letter as settled here, so that no copy of it is taken in any more. Returns the mark.

@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+mod failing;
+mod origins;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sealbus_control::FaultCode;
@@ -49,6 +52,16 @@ impl Ways for NoWays {
 fn open(folder: &std::path::Path) -> KeptLetters {
     let (journal, _) = Journal::open(folder, JournalConfig::default()).unwrap();
     KeptLetters::open(journal, "node-1", "factory", 1 << 20).unwrap()
+}
+
+/// The post after a restart of its node.
+async fn restarted(post: Arc<KeptLetters>, folder: &std::path::Path) -> Arc<KeptLetters> {
+    let journal = post.journal.clone();
+    drop(post);
+    tokio::task::spawn_blocking(move || journal.close())
+        .await
+        .unwrap();
+    Arc::new(open(folder))
 }
 
 fn letter(sender: &str, sequence: u64, receiver: &str) -> PostedLetter {
@@ -293,12 +306,8 @@ async fn a_letter_that_comes_back_is_marked_as_it_was_elsewhere() {
         marks.collect::<Vec<_>>()
     };
     assert_eq!(marked(&post), [(2, true), (0, false)]);
-    let journal = post.journal.clone();
-    drop(post);
-    tokio::task::spawn_blocking(move || journal.close())
-        .await
-        .unwrap();
-    assert_eq!(marked(&open(folder.path())), [(2, true), (0, false)]);
+    let post = restarted(post, folder.path()).await;
+    assert_eq!(marked(&post), [(2, true), (0, false)]);
 }
 
 #[tokio::test]
@@ -374,12 +383,8 @@ async fn a_letter_counts_the_way_of_the_copy_that_was_carried_furthest() {
         shelf.letters().map(|(_, kept, _)| kept.cover.hops).max()
     };
     assert_eq!(hops(&post), Some(7));
-    let journal = post.journal.clone();
-    drop(post);
-    tokio::task::spawn_blocking(move || journal.close())
-        .await
-        .unwrap();
-    assert_eq!(hops(&open(folder.path())), Some(7));
+    let post = restarted(post, folder.path()).await;
+    assert_eq!(hops(&post), Some(7));
 }
 
 /// Nobody waits for the end of what was begun, and later letters are found all the same.

@@ -228,6 +228,12 @@ impl Processes {
         }
     }
 
+    /// Whether what a process hands in for this freeze is still kept for its move.
+    pub(crate) fn keeps_frozen(&self, process: &str, number: u64) -> bool {
+        let frozen = self.frozen.lock();
+        frozen.get(process).is_some_and(|it| it.number == number)
+    }
+
     /// Forgets what a process that has ended had handed in. Returns it if nobody has fetched it.
     pub(crate) fn forget_frozen(&self, process: &str) -> Option<FrozenProcess> {
         let frozen = self.frozen.lock().remove(process)?;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
 
 use sealbus_control::turns::{BYTES_OF_MEMBER, OF_MEMBER};
 use sealbus_control::{Fault, FaultCode};
@@ -53,6 +53,7 @@ impl Default for Elsewhere {
 pub(crate) struct Turn {
     pub(super) connection: u64,
     pub(super) present: watch::Receiver<u64>,
+    pub(super) lacks_denials: Arc<Notify>,
     pub(super) places: RequestPlaces,
     pub(super) elsewhere: Elsewhere,
 }
@@ -67,6 +68,11 @@ impl Turn {
             places: self.places.clone(),
             elsewhere: self.elsewhere.clone(),
         })
+    }
+
+    /// Waits until the connection had no room for a deny list, since this was asked last.
+    pub(crate) async fn lacks_denials(&self) {
+        self.lacks_denials.notified().await;
     }
 
     /// Waits until another connection of the process takes over, or the process has ended.

@@ -12,6 +12,7 @@ mod sealed_channels;
 mod sealed_shares;
 mod sealed_together;
 mod sealed_walk;
+mod upkeep;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -42,6 +43,8 @@ use sealbus_control::{
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const HOUR: Duration = Duration::from_secs(3600);
+/// Far longer than anything takes.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The shared state of all processes of a platform: the authority and the directory.
 struct World {
@@ -164,6 +167,10 @@ struct TestHost {
     certified: AtomicUsize,
     /// The requests for certificates that are worked on, and the most that there have been at one time.
     certifying: Mutex<(usize, usize)>,
+    /// Each of these holds up the answer to one of the next requests for certificates.
+    held_up: Mutex<Vec<oneshot::Receiver<()>>>,
+    /// Told of the next report of refusals, which gets no answer.
+    unanswered: Mutex<Option<oneshot::Sender<()>>>,
     inheritance: Vec<FrozenAgent>,
     reports: Mutex<Vec<(String, AgentReport)>>,
     /// The faults that the next reports get, the last one first.
@@ -229,6 +236,8 @@ impl TestHost {
             asked: AtomicUsize::new(0),
             certified: AtomicUsize::new(0),
             certifying: Mutex::default(),
+            held_up: Mutex::default(),
+            unanswered: Mutex::default(),
             inheritance,
             reports: Mutex::default(),
             not_reported: Mutex::default(),
@@ -281,7 +290,19 @@ impl Host for TestHost {
                     }
                     tokio::task::yield_now().await;
                     self.certifying.lock().0 -= 1;
-                    return Ok(self.issue(&subject, &request.0)?.into());
+                    let issued = self.issue(&subject, &request.0)?;
+                    let held_up = self.held_up.lock().pop();
+                    if let Some(until) = held_up {
+                        let _ = until.await;
+                    }
+                    return Ok(issued.into());
+                }
+                AttachmentRequest::Refusals { .. } => {
+                    let unanswered = self.unanswered.lock().take();
+                    if let Some(comes) = unanswered {
+                        comes.send(()).unwrap();
+                        std::future::pending::<()>().await;
+                    }
                 }
                 AttachmentRequest::Announce { address } => {
                     for agent in &self.membership.agents {
@@ -365,6 +386,14 @@ async fn read(agent: &mut AgentHandle) -> String {
     let received = agent.receive().await.unwrap();
     let message = received.message();
     message.content_text().unwrap().into_owned()
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < DEADLINE, "{what} did not come");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 async fn ask_to_freeze(

@@ -14,7 +14,7 @@ use sealbus_channels::{Channels, EventSealer, SealedPart};
 use sealbus_conformance::schedule::{Random, seeds};
 use tokio::task::JoinHandle;
 
-use readers::{Program, Seat, program, read_all, until};
+use readers::{Program, Seat, program, read_all};
 
 use super::sealed_channels::{know_each_other, offers, options, sealed, subscribe};
 use super::*;
@@ -23,7 +23,6 @@ use super::*;
 const PROCESSES: usize = 3;
 const AGENTS: usize = 12;
 const STEPS: usize = 16;
-const DEADLINE: Duration = Duration::from_secs(120);
 const GROUP: &str = "workers";
 
 struct Walk {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, access, statvfs};
 use rustix::process::{Resource, getrlimit};
+use sealbus_manifest::isolation::Isolation;
 
 use super::super::node;
 use super::Finding;
@@ -116,13 +117,18 @@ async fn isolation(arguments: &IsolationArguments) -> Finding {
         Ok(probed) => probed,
         Err(error) => return Finding::problem(SUBJECT, error.to_string(), REMEDY),
     };
-    let wanted = |mode| arguments.isolation.is_none_or(|only| only == mode);
-    let best = probed
-        .iter()
-        .find(|(mode, outcome)| wanted(*mode) && outcome.is_ok());
-    match best {
-        Some((mode, _)) => Finding::good(SUBJECT, format!("programs are isolated by {mode}")),
-        None => Finding::problem(SUBJECT, "no mode works on this machine", REMEDY),
+    match node::strongest(&probed, arguments.isolation) {
+        Some(Isolation::None) => Finding::warning(
+            SUBJECT,
+            "programs are not isolated",
+            "leave out --isolation none",
+        ),
+        Some(mode) => Finding::good(SUBJECT, format!("programs are isolated by {mode}")),
+        None => Finding::problem(
+            SUBJECT,
+            "no mode that the node may use works on this machine",
+            REMEDY,
+        ),
     }
 }
 

@@ -345,3 +345,26 @@ fn what_says_on_disk_that_letters_were_here_leaves_out_those_that_may_not_reach_
     shelf.retract(&letter(7, 5).cover);
     assert_eq!(stretch(&shelf, 4), Some((1, 5)));
 }
+
+/// A stretch may contain letters that are still here, or on their way to the disk.
+#[test]
+fn letters_that_are_here_stay_known_when_their_stretch_is_forgotten() {
+    let mut shelf = Shelf::default();
+    for sequence in [1, 2, 3] {
+        let kept = letter(7, sequence);
+        shelf.admit(&kept.cover, kept.size).unwrap();
+        if sequence != 3 {
+            shelf.put(sequence, kept);
+        }
+    }
+    let (first, end) = shelf.stretch(letter(7, 1).cover.mark()).unwrap();
+    assert_eq!((first, end), (1, 3));
+    shelf.had().note_stretch((7, 0, first), end);
+    shelf.take(1).unwrap();
+    shelf.forget_stretch((7, 0, first));
+    let known = [1, 2, 3].map(|sequence| {
+        let mark = letter(7, sequence).cover.mark();
+        shelf.had().had(mark)
+    });
+    assert_eq!(known, [false, true, true]);
+}

@@ -1,12 +1,9 @@
 //! The processes of a walk, and the subscriptions of their agents.
 
-use std::time::Instant;
-
 use sealbus_channels::{EventSealer, Subscription};
 use tokio::task::JoinHandle;
 
 use super::super::*;
-use super::DEADLINE;
 
 pub(super) struct Program {
     pub(super) process: Process,
@@ -45,14 +42,6 @@ impl Program {
             self.host.certified.load(Ordering::SeqCst) > before
         })
         .await;
-    }
-}
-
-pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < DEADLINE, "{what} did not come");
-        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
