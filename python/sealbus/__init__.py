@@ -16,10 +16,10 @@ An agent is a class with hooks; a program names its agents and runs them::
 
     run(Greeter("greeter"), Guest("guest"))
 
-The program starts a platform inside itself: a Master, a Certification Authority, AMS and DF. Each agent makes its own
-key and is certified before it says a word. The same program, unchanged, runs on a platform of many machines under
-``sealbus up``, or joins one with the ticket in ``SEALBUS_TICKET``. ``SEALBUS_LOG`` sets how much
-is logged, to :mod:`logging` if the program has set it up and to stderr otherwise.
+The program starts a platform inside itself: a Master, a Certification Authority, AMS and DF. Each agent makes its own key and
+is certified before it sends anything. The same program, unchanged, runs on a platform of many machines under ``sealbus up``, or
+joins one with the ticket in ``SEALBUS_TICKET``. ``SEALBUS_LOG`` sets the amount of logging, which goes to :mod:`logging` if the
+program has set it up and to stderr otherwise.
 """
 
 import os

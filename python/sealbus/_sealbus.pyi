@@ -27,7 +27,7 @@ Received: TypeAlias = Literal["step", "cancel", "not-cancelled", "recruit"]
 Value: TypeAlias = str | int | float | bytes | datetime | timedelta | Sequence["Value"]
 
 class AID:
-    """An agent's identifier: its globally unique name, and where to find it."""
+    """An agent's identifier: its globally unique name, and its addresses."""
 
     def __new__(
         cls,
@@ -51,10 +51,10 @@ class AID:
         """Transport addresses, the preferred one first."""
     @property
     def resolvers(self) -> tuple[AID, ...]:
-        """Agents that can find out addresses for this name."""
+        """Agents that can resolve addresses for this name."""
     @property
     def user_defined(self) -> dict[str, Value]:
-        """Further parameters, by custom with names that begin with ``X-``."""
+        """Further parameters; by convention their names begin with ``X-``."""
     def __eq__(self, other: object) -> bool:
         """Two agents are the same when their names are."""
     def __hash__(self) -> int: ...
@@ -101,8 +101,7 @@ class AclMessage:
         user_defined: dict[str, Value] | None = None,
         body: object = None,
     ) -> Self:
-        """A message with these parameters. A `body` is written as content, and sets its language: see
-        :mod:`sealbus.body`."""
+        """A message with these parameters. A `body` becomes the content, and sets its language: see :mod:`sealbus.body`."""
     @property
     def performative(self) -> Performative | str:
         """The act of the message; a plain ``str`` for an act that is not FIPA's."""
@@ -114,10 +113,10 @@ class AclMessage:
         """The intended receivers."""
     @property
     def reply_to(self) -> tuple[AID, ...]:
-        """The agents that answers go to instead of the sender."""
+        """The agents that get the answers instead of the sender."""
     @property
     def content(self) -> str | bytes | None:
-        """The content as its sender gave it: text or bytes."""
+        """The content: text or bytes."""
     @property
     def content_text(self) -> str | None:
         """The content if it is text."""
@@ -132,7 +131,7 @@ class AclMessage:
         """The encoding of the content."""
     @property
     def ontology(self) -> Value | None:
-        """The ontology, which gives the symbols in the content their meaning."""
+        """The ontology, which defines the meaning of the symbols in the content."""
     @property
     def protocol(self) -> str | None:
         """The interaction protocol, such as ``fipa-contract-net``."""
@@ -147,7 +146,7 @@ class AclMessage:
         """The ``reply_with`` of the message that this one answers."""
     @property
     def reply_by(self) -> datetime | timedelta | str | None:
-        """The latest moment for an answer: a point in time, or how long after reception."""
+        """The latest moment for an answer: a point in time, or a time after reception."""
     @property
     def user_defined(self) -> dict[str, Value]:
         """User-defined parameters, named ``X-…``."""
@@ -159,10 +158,10 @@ class AclMessage:
     def create_reply(
         self, performative: Performative | str, content: object = None
     ) -> AclMessage:
-        """An answer to this message: to its ``reply_to`` or else its sender, in the same conversation, protocol,
-        language and ontology, with ``in_reply_to`` set to its ``reply_with``. Content that is neither text nor bytes is
-        a body, whose language replaces the message's; text and bytes are in no language if the message's is that of a
-        body, such as JSON."""
+        """An answer to this message: to its ``reply_to`` or else its sender, in the same conversation, protocol, language and
+        ontology, with ``in_reply_to`` set to its ``reply_with``. Content that is neither text nor bytes is a body, whose
+        language replaces the message's; text and bytes have no language if the message's language is that of a body, such as
+        JSON."""
     def __eq__(self, other: object) -> bool: ...
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
@@ -179,34 +178,34 @@ class Message(AclMessage, Generic[BodyT_co]):
     def provenance(self) -> Literal[
         "same-process", "proved", "signed", "vouched", "carried", "foreign", "claimed", "platform"
     ]:
-        """How the bus knows the sender: an agent of this process; proved by its certificate on the connection that
-        carried the message; an agent of another platform, whose name is only claimed (`foreign`); merely claimed (levels
-        `none` and `tls`); or the platform itself."""
+        """How the bus knows the sender: an agent of this process; proved by its certificate on the connection that carried the
+        message; signed by its author (`signed`); vouched for by a broker (`vouched`) or by a node (`carried`); an agent of
+        another platform, whose name is only claimed (`foreign`); merely claimed (levels `none` and `tls`); or the platform
+        itself."""
     @property
     def on_behalf_of(self) -> tuple[str, ...]:
-        """The agents on whose behalf the sender asks, by their names; the one that asked first stands in front. Empty if it asks
-        for itself. The sender is proved. Each agent before it is the word of the agents after it."""
+        """The names of the agents on whose behalf the sender asks, beginning with the agent that asked first. Empty if the
+        sender asks for itself. The sender is proved. Each agent before it is only a claim of the agents after it."""
     def _delegation(self) -> Delegation | None: ...
     @property
     def is_sealed(self) -> bool:
-        """Whether the message was sealed: only its sender and those that it is for can read it."""
+        """Whether the message was sealed: only its sender and its receivers can read it."""
     @property
     def disclosure(self) -> str | None:
-        """Of a sealed direct message, its words as a line for others: with it, ``sealbus evidence disclose`` lets a file of evidence
-        show what the author wrote. The line holds the words themselves, so keep it as you would keep them."""
+        """The content of a sealed direct message as a line for others: with it, ``sealbus evidence disclose`` adds the author's
+        words to a file of evidence. The line contains the words themselves, so protect it like them."""
     @property
     def text(self) -> str:
         """The content, which must be text; raises :class:`~sealbus.ContentError` if it is bytes or missing."""
     @property
     def body(self) -> BodyT_co:
-        """The content as a value: of the declared type, or else as its language says, such as a ``dict`` for JSON.
-        Raises :class:`~sealbus.BodyError` with the place if it cannot be read."""
+        """The content as a value: of the declared type, or else of the type that its language determines, such as a ``dict``
+        for JSON. Raises :class:`~sealbus.BodyError` with the place if it cannot be read."""
     @overload
     def body_as(self, kind: type[_B]) -> _B: ...
     @overload
     def body_as(self, kind: Any) -> Any:
-        """The content as a value of this type; raises :class:`~sealbus.BodyError` with the place of what does not
-        fit."""
+        """The content as a value of this type; raises :class:`~sealbus.BodyError` with the place of the mistake."""
     def _declare(self, body: object) -> None: ...
     @property
     def sender_name(self) -> str:
@@ -216,17 +215,17 @@ class Message(AclMessage, Generic[BodyT_co]):
         """Whether the sender's name is more than a claim."""
     @property
     def kept_number(self) -> int | None:
-        """Its number among the persistent messages that were kept for this agent, if it is one: greater than that of
-        each kept before it. Of an event of a persistent channel, its number in its :attr:`ChannelEvent.log`. An agent that must do nothing twice, even if it is killed, notes the numbers it has dealt
-        with."""
+        """The number of a persistent message among those stored for this agent, greater than that of each earlier one. Of an
+        event of a persistent channel, its number in its :attr:`ChannelEvent.log`. An agent that must do nothing twice, even if
+        it is killed, notes the handled numbers."""
     @property
     def may_be_again(self) -> bool:
-        """Whether this agent may have had this persistent message, or event of a durable subscription, before: its process
-        was killed before its node knew. Of an event of a group: whether another member may have had it, which ended before it
-        had dealt with the event."""
+        """Whether this agent may have had this persistent message, or event of a durable subscription, before: its process was
+        killed before its node noted that. Of an event of a group: whether another member, which ended before it had handled the
+        event, may have had it."""
     @property
     def undelivered(self) -> tuple[str, str] | None:
-        """Which receiver did not get a message of this agent, and why, if that is what the platform says here."""
+        """If the platform reports here that a message of this agent was not delivered: the receiver and the reason."""
 
 class ChannelEvent(Message[BodyT_co]):
     """An event from a channel: a :class:`Message` to read, with the channel's own details.
@@ -242,33 +241,35 @@ class ChannelEvent(Message[BodyT_co]):
         """An event for all, a message to this agent, a question to everyone, or an answer to one."""
     @property
     def number(self) -> int:
-        """Counts what its sender put on the channel, from 1; on a persistent channel, its place in the log."""
+        """Its number among its sender's messages on the channel, from 1; on a persistent channel, its number in the log."""
     @property
     def priority(self) -> int:
         """From 0 to 9."""
     @property
     def qos(self) -> str:
-        """The QoS it was published with."""
+        """The QoS with which it was published."""
     @property
     def properties(self) -> dict[str, Value]:
-        """The properties it was published with, by the names that filters use: the user-defined parameters without ``X-``."""
+        """The properties with which it was published, by the names that filters use: the user-defined parameters without
+        ``X-``."""
     @property
     def log(self) -> str | None:
-        """The node from whose log it was read, if it was. With the node and the channel, ``number`` is its own for ever."""
+        """The node from whose log it was read, if any. Together with the node and the channel, ``number`` identifies the event
+        for ever."""
     @property
     def missed(self) -> int:
-        """So many events before this one were not kept long enough: the channel's retention has cut them off."""
+        """The number of events before this one that the channel's retention had removed."""
     @property
     def published_ms(self) -> int:
-        """When it was published, by its sender's clock: milliseconds since 1970."""
+        """The time of publishing, by its sender's clock: milliseconds since 1970."""
     def answer(self, pump: Pump, call: int, reply: AclMessage) -> None: ...
     def decline(self) -> None:
-        """Says that this question will not be answered here, so that nobody waits for it."""
+        """Declines this question, so that the asker does not wait for an answer."""
 
 class Filter:
     """A condition on a message: its performative, its conversation, its sender.
 
-    Filters are joined with ``&``, ``|`` and ``~``. Other messages stay in the mailbox, in their order.
+    Combine filters with ``&``, ``|`` and ``~``. Other messages remain in the mailbox, in their order.
 
     >>> offers = Filter("propose", conversation_id="sale-7") | Filter("refuse")
     """
@@ -329,7 +330,7 @@ class ServiceDescription:
         """The owner of the service."""
     @property
     def properties(self) -> dict[str, str | int | float | bytes | None]:
-        """Further properties, which tell services of one type apart."""
+        """Further properties, which distinguish services of one type."""
     def __eq__(self, other: object) -> bool: ...
 
 class DfAgentDescription:
@@ -353,20 +354,20 @@ class DfAgentDescription:
         """The services that the agent offers."""
     @property
     def protocols(self) -> tuple[str, ...]:
-        """Interaction protocols it follows."""
+        """Interaction protocols that it follows."""
     @property
     def ontologies(self) -> tuple[str, ...]:
-        """Ontologies it knows."""
+        """Ontologies that it knows."""
     @property
     def languages(self) -> tuple[str, ...]:
-        """Content languages it speaks."""
+        """Content languages that it understands."""
     @property
     def lease_time(self) -> datetime | timedelta | str | None:
-        """Until when the entry stands, or for how long."""
+        """The end of the entry, or its duration."""
     def __eq__(self, other: object) -> bool: ...
 
 class AmsAgentDescription:
-    """An entry of the AMS, an agent and where it is in its life, or the template of a search for entries."""
+    """An entry of the AMS, an agent and its state, or the template of a search for entries."""
 
     def __new__(
         cls,
@@ -383,7 +384,7 @@ class AmsAgentDescription:
         """The owner of the agent."""
     @property
     def state(self) -> str | None:
-        """Where it is in its life: ``initiated``, ``active``, ``suspended``, ``waiting`` or ``transit``."""
+        """The state in its life cycle: ``initiated``, ``active``, ``suspended``, ``waiting`` or ``transit``."""
     def __eq__(self, other: object) -> bool: ...
 
 class Unsent:
@@ -622,7 +623,7 @@ class PlatformHandle:
     def close(self, pump: Pump, call: int) -> None: ...
 
 def new_conversation_id() -> str:
-    """A name no other conversation has."""
+    """A unique name for a conversation."""
 
 def join_platform(
     pump: Pump, call: int, name: str | None, gateway: str | None, a2a: str | None, window: str | None
@@ -660,7 +661,7 @@ def representation_name(representation: str) -> str:
     """FIPA's name of an encoding, such as ``fipa.acl.rep.string.std``."""
 
 def detect(data: bytes) -> str | None:
-    """The encoding that these bytes are in, by how they begin; None if that tells nothing."""
+    """The encoding of these bytes, recognised by the first ones; None if they do not show it."""
 
 def performatives() -> list[str]:
     """Names of FIPA's communicative acts, in the order of their codes."""

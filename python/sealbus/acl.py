@@ -1,4 +1,4 @@
-"""The language agents speak: ACL messages in every encoding.
+"""The language of agents: ACL messages in every encoding.
 
 >>> from sealbus import AclMessage, acl
 >>> encoded = acl.encode(AclMessage("inform", "seller@factory", "sold"), "string")
@@ -53,9 +53,9 @@ def encode(message: AclMessage, representation: str = "bitefficient") -> bytes:
 
 
 def decode(data: bytes | bytearray, representation: str = "bitefficient") -> AclMessage:
-    """The message that these bytes are.
+    """Decodes a message.
 
-    Raises :class:`DecodeError`, which says where and what was expected, if they are none.
+    Raises :class:`DecodeError`, with the offset and the expected value, if the bytes are not a message.
     """
     return _sealbus.decode(bytes(data), representation)
 
@@ -69,23 +69,23 @@ class ExplainedPiece:
     end: int
     """Where it ends: the first byte after it."""
     depth: int
-    """How deep it is nested."""
+    """Its depth of nesting."""
     meaning: str
     """The meaning of these bytes, and their value."""
     reference: str
-    """Which standard says so, and the name of the rule in it."""
+    """The standard, and the name of the rule in it."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A message taken apart; as :class:`str` it is a table to read."""
+    """The explanation of a message; as :class:`str` it is a table."""
 
     encoding: str
     """The encoding, by FIPA's name."""
     pieces: list[ExplainedPiece]
     """The meaning of each run of bytes, in order, without the white space of text encodings."""
     error: DecodeError | None
-    """Why it stops before the end, if it does."""
+    """The error that ended the explanation before the end of the message, if there is one."""
     text: str = field(repr=False)
     """The table."""
 
@@ -94,9 +94,9 @@ class Explanation:
 
 
 def explain(data: bytes | bytearray, representation: str | None = None) -> Explanation:
-    """Takes a message apart, byte by byte, with the rule of the standard for each.
+    """Explains a message, byte by byte, with the rule of the standard for each.
 
-    A message with an error is explained up to the error. Without a representation, the first bytes tell the encoding.
+    A message with an error is explained up to the error. Without a representation, the first bytes determine the encoding.
     """
     encoding, pieces, error, text = _sealbus.explain(bytes(data), representation)
     return Explanation(encoding, [ExplainedPiece(*piece) for piece in pieces], error, text)
@@ -104,18 +104,18 @@ def explain(data: bytes | bytearray, representation: str | None = None) -> Expla
 
 @dataclass(frozen=True)
 class Finding:
-    """Something in a message that is against the standard, or unwise."""
+    """A part of a message that violates the standard, or is unwise."""
 
     severity: Literal["warning", "error"]
-    """``error``: against the standard; ``warning``: allowed, but some platforms will not understand it."""
+    """``error``: violates the standard; ``warning``: allowed, but some platforms will not understand it."""
     field: str
     """The parameter, such as ``receiver[0].name``."""
     message: str
     """The problem with the field, and what to do."""
     reference: str
-    """Which standard says so."""
+    """The standard that requires this."""
 
 
 def validate(message: AclMessage) -> list[Finding]:
-    """Checks a message as a strict receiver does; nothing found means that all is well."""
+    """Checks a message as a strict receiver does. The list is empty if the message is valid."""
     return [Finding(*finding) for finding in _sealbus.validate(message)]

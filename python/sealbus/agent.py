@@ -58,20 +58,20 @@ class Agent(Initiates):
     :meth:`restore`               instead of ``setup``, at the node it moved to       ``setup``
     ============================  ==================================================  ========================
 
-    Hooks run one after the other, so an agent never sees itself half changed, except handlers with a ``concurrency`` of
-    their own. All agents of a program share one thread: a hook waits with ``await`` and never blocks.
+    Hooks run one after the other, so no hook sees the agent half changed; only handlers with a ``concurrency`` of their own run
+    side by side. All agents of a program share one thread: a hook waits with ``await`` and never blocks.
 
-    An exception in a handler or in ``on_message`` is an answer: the sender gets a ``failure``, or ``not-understood`` when
-    the content could not be read (:class:`~sealbus.ContentError`). It is logged, it counts in :attr:`failures`, and the
-    agent lives. ``raise Refuse("busy")``, :class:`~sealbus.NotUnderstood` and :class:`~sealbus.Failure` choose the
+    An exception in a handler or in ``on_message`` becomes an answer: the sender gets a ``failure``, or ``not-understood`` if
+    the content could not be read (:class:`~sealbus.ContentError`). The exception is logged and counted in :attr:`failures`, and
+    the agent keeps running. ``raise Refuse("busy")``, :class:`~sealbus.NotUnderstood` and :class:`~sealbus.Failure` choose the
     answer. An exception on a ``failure``, ``not-understood`` or ``refuse`` gets no answer. `supervise`, of the class
-    (``class Seller(Agent, supervise="end")``) or of a handler, sets the further effect: none
-    (``"ignore"``, the default); the agent begins anew: work beside its hooks is cancelled, and ``teardown`` and
-    ``setup`` are called (``"restart"``; an agent that restarts more than five times in a minute ends); or it ends
-    (``"end"``). An exception in ``setup``, ``restore`` or ``teardown`` ends this agent and no other.
+    (``class Seller(Agent, supervise="end")``) or of a handler, sets the further effect. With ``"ignore"``, the default, there
+    is none. With ``"restart"`` the agent begins anew: work beside its hooks is cancelled, and ``teardown`` and ``setup`` are
+    called; an agent that restarts more than five times in a minute ends. With ``"end"`` the agent ends. An exception in
+    ``setup``, ``restore`` or ``teardown`` ends only this agent.
 
-    Messages are taken out of the mailbox for hooks only if the class has handlers or its own ``on_message``;
-    otherwise they wait for :meth:`receive`.
+    Hooks take messages out of the mailbox only if the class has handlers or its own ``on_message``; otherwise messages wait for
+    :meth:`receive`.
     """
 
     _marks: ClassVar[tuple[tuple[str, Mark], ...]] = ()
@@ -88,8 +88,8 @@ class Agent(Initiates):
         Under ``sealbus up`` the manifest names the agent.
 
         `identity` is the file with the key of its long-lived identity, which ``sealbus identity FILE`` makes. All certificates
-        of the agent name that identity, so that anybody sees that they belong to one agent. The key is used in this program
-        alone. Without `identity`, the manifest or ``SEALBUS_IDENTITY`` may name a file.
+        of the agent name that identity, so that anybody can verify that they belong to one agent. Only this program uses the
+        key. Without `identity`, the manifest or ``SEALBUS_IDENTITY`` may name a file.
         """
         self._name = name
         self._identity = None if identity is None else os.fspath(identity)
@@ -111,14 +111,14 @@ class Agent(Initiates):
     async def setup(self) -> None:
         """Called once, when the agent has its certificate and can send and receive.
 
-        It may take as long as it likes: an agent that only acts, and never waits to be asked, does all its work here
-        and ends with :meth:`stop`. Messages that arrive meanwhile wait in the mailbox, in order.
+        Its duration is unlimited: an agent that only acts, and serves no requests, does all its work here and ends with
+        :meth:`stop`. Messages that arrive meanwhile wait in the mailbox, in order.
         """
 
     async def on_message(self, message: Message) -> None:
-        """Called with each message that nothing else took, in the order of arrival, the one after the other.
+        """Called with each message that nothing else took, in the order of arrival, one after the other.
 
-        The default answers ``not-understood``, as FIPA asks of an agent that cannot deal with a message, except to
+        The default answers ``not-understood``, as FIPA requires of an agent that cannot handle a message, except to
         ``not-understood`` and ``failure``, which end an exchange.
         """
         if message.performative not in (Performative.NOT_UNDERSTOOD, Performative.FAILURE):
@@ -128,16 +128,15 @@ class Agent(Initiates):
         """Called once before the agent leaves. It can still send, search and deregister."""
 
     async def save(self) -> bytes:
-        """The state to carry to another node, called between two messages when the agent is moved.
+        """Returns the state to carry to another node; called between two messages when the agent is moved.
 
-        Messages it has not seen yet travel with it, and those sent meanwhile follow: none is lost and none comes
-        twice. An exception keeps the agent where it is, running.
+        Unread messages travel with the agent, and messages sent meanwhile follow: none is lost, and none arrives twice. If
+        `save` raises an exception, the agent keeps running where it is.
         """
         return b""
 
     async def restore(self, state: bytes) -> None:
-        """Takes over the state that :meth:`save` gave at the node the agent came from; called instead of
-        :meth:`setup`."""
+        """Takes over the state that :meth:`save` returned on the former node; called instead of :meth:`setup`."""
         await self.setup()
 
     # ----- identity
@@ -180,14 +179,14 @@ class Agent(Initiates):
         return self._living.ams
 
     async def workload_token(self, audience: str) -> WorkloadToken:
-        """A token by which the agent proves to a server outside the platform which agent it is: a signed JWT for this audience,
-        which is the server by the name that it gives itself::
+        """A token with which the agent proves its identity to a server outside the platform: a signed JWT for this audience,
+        the server's own name for itself::
 
             token = await self.workload_token("https://api.example")
             headers = {"Authorization": f"Bearer {token}"}
 
-        It is good for five minutes, and no longer than the agent's certificate. ``workload-issuer`` in the manifest names the
-        URL by which servers know the platform's CA; without it there are no tokens.
+        The token is valid for five minutes, and no longer than the agent's certificate. ``workload-issuer`` in the manifest
+        names the URL by which servers know the platform's CA; without it there are no tokens.
         """
         return await workload_token(self._living, audience)
 
@@ -207,22 +206,21 @@ class Agent(Initiates):
 
         ``asyncio.timeout`` limits the wait; a receiver that had no room until then does not get the message.
 
-        ``sender`` is filled in, and receivers without ``@`` are agents of this platform. When this returns, the
-        message is accepted: it is delivered once and in order, or a ``failure`` message from the AMS says which
-        receiver did not get it and why.
+        Sealbus fills in ``sender``, and receivers without ``@`` are agents of this platform. When this returns, the message is
+        accepted: it is delivered once and in order, or a ``failure`` message from the AMS names the receiver that did not get
+        it, and the reason.
 
-        With ``persistent`` it is kept on a disk of the platform until the receiver has it, also when that is not there
-        now; it is on disk when this returns. At its ``expiry`` (a ``datetime``, or seconds from now; by default in seven
-        days) it comes back as a ``failure``; before ``valid_from`` it is not delivered. For the ``receipt`` ``"process"``
-        or ``"agent"`` the AMS sends an ``inform`` once the message is in the receiver's process, or once the receiver
-        has taken it; if the message is signed, the receiver itself signs that ``inform``. With ``"disk"``, the return itself
-        is the receipt. Persistent messages of one agent to another arrive
-        in order and once; other messages may overtake them.
+        With ``persistent`` the message is on a disk of the platform when this returns, and waits there for its receiver, even
+        an absent one. At its ``expiry`` (a ``datetime``, or seconds from now; by default in seven days) it comes back as a
+        ``failure``; before ``valid_from`` it is not delivered. For the ``receipt`` ``"process"`` or ``"agent"`` the AMS sends
+        an ``inform`` when the message is in the receiver's process, or when the receiver has taken it; if the message is
+        signed, the receiver itself signs that ``inform``. With ``"disk"``, the return itself is the receipt. Persistent
+        messages of one agent to another arrive in order and once; other messages may overtake them.
 
-        With the ``level`` ``"signed"`` the message bears the agent's proof, also on a platform at ``"auth"``:
-        :attr:`~sealbus.Message.provenance` is ``signed`` in the receiver's process. With ``"sealed"`` only the receivers
-        can read it, besides: :attr:`~sealbus.Message.is_sealed`. A receiver that has no key for it is refused by name.
-        A level below the platform's, or one that the platform's transport does not reach, is refused.
+        With the ``level`` ``"signed"`` the message bears the agent's proof, even on a platform at ``"auth"``:
+        :attr:`~sealbus.Message.provenance` is ``signed`` in the receiver's process. With ``"sealed"``, in addition, only the
+        receivers can read it: :attr:`~sealbus.Message.is_sealed`. If a receiver has no key for this, the error names it. A
+        level below the platform's, or one that the platform's transport does not reach, is refused.
         """
         # `_living` is a call. An agent that lives does without it.
         life = self._life or self._living
@@ -246,7 +244,7 @@ class Agent(Initiates):
     async def send_many(self, messages: Iterable[AclMessage]) -> None:
         """Sends many messages in their order, faster than one by one.
 
-        Stops at the first that is not accepted; those before it are sent.
+        Stops at the first message that is not accepted; earlier ones are sent.
         """
         await self._living.send_many(messages if isinstance(messages, list) else list(messages))
 
@@ -256,10 +254,10 @@ class Agent(Initiates):
         performative: Performative | str,
         content: object = None,
     ) -> None:
-        """Answers a message, in its conversation, or a question to everyone on a channel; the latter once.
+        """Answers a message in its conversation, or a question to everyone on a channel, which can be answered once.
 
         Content that is neither text nor bytes is a body, see :mod:`sealbus.body`. The asker must make room for the answers: if
-        the asker's mailbox is full, answers wait for it for 10 seconds, and later for a tenth of the time; then
+        its mailbox is full, an answer waits for 10 seconds, and later ones for a tenth of that; then
         :class:`~sealbus.AnswerNotTaken` is raised.
         """
         reply = message.create_reply(performative, content)
@@ -275,10 +273,10 @@ class Agent(Initiates):
     async def receive(
         self, filter: Filter | None = None, *, timeout: float | None = None
     ) -> Message:
-        """Waits for the next message that `filter` takes; the others stay in the mailbox, in order.
+        """Waits for the next message that `filter` takes; the others remain in the mailbox, in order.
 
-        Without a filter any message will do. `timeout` is in seconds; when it has passed,
-        :class:`~sealbus.ReceiveTimeout` is raised.
+        Without a filter it takes any message. `timeout` is in seconds; when it has passed, :class:`~sealbus.ReceiveTimeout` is
+        raised.
         """
         life = self._life or self._living
         if life.turn <= 0:
@@ -302,12 +300,12 @@ class Agent(Initiates):
     ) -> Message:
         """Sends a message and waits for the reply to it.
 
-        The reply is the first message that repeats the request's ``reply_with`` (it and ``conversation_id`` are filled
-        in when missing), whatever it says: ``refuse``, ``failure`` and ``not-understood`` are replies. An ``agree``
-        only announces the outcome and is passed over. Other messages stay in the mailbox.
+        The reply is the first message that repeats the request's ``reply_with`` (Sealbus adds it and ``conversation_id`` if
+        they are missing), with any performative: ``refuse``, ``failure`` and ``not-understood`` are replies. An ``agree`` only
+        announces the outcome and is skipped. Other messages remain in the mailbox.
 
-        Raises :class:`~sealbus.Undeliverable` when the platform reports that the request did not arrive, and
-        :class:`~sealbus.RequestTimeout` when no reply came within `timeout` seconds.
+        Raises :class:`~sealbus.Undeliverable` if the platform reports that the request did not arrive, and
+        :class:`~sealbus.RequestTimeout` if no reply arrives within `timeout` seconds.
         """
         return await self._living.mailbox.request(message, timeout)
 
@@ -327,8 +325,8 @@ class Agent(Initiates):
                 async for chunk in answer:
                     print(chunk.text)
 
-        Leaving the block before the end cancels the tool's work. The tool gets no further ahead than `window` parts that
-        were not taken. `to` is an agent, or a service that the DF knows. `tool` names one of several tools of an agent.
+        Leaving the block before the end cancels the tool's work. The tool gets at most `window` parts ahead of the reader. `to`
+        is an agent, or a service that the DF knows. `tool` names one of several tools of an agent.
         A refusal or failure raises :class:`~sealbus.ConversationError`, and silence of `timeout` seconds
         :class:`~sealbus.ConversationTimeout`. See :func:`~sealbus.tool`.
         """
@@ -346,14 +344,13 @@ class Agent(Initiates):
         """The channel with this path, such as ``/offers/tea``, or this address, such as
         ``sealbus:at-least-once:///offers/tea/``.
 
-        `qos` lists what is wanted differently from the default, which is once, in order, and not kept:
-        ``best-effort``, ``at-least-once`` or ``exactly-once``; ``ordered`` or ``unordered``; ``transient``,
-        ``persistent`` or ``persistent=7d``; ``priority=0`` to ``9``; ``valid-from=`` and ``expiry=``, a length of time
-        or a FIPA date-time; ``level=``; ``ack=none``, ``process``, ``agent`` or ``disk``. A demand that the
-        platform cannot meet raises :class:`~sealbus.ChannelError`, which names the demand.
+        `qos` lists the differences from the default, which is once, in order, and transient: ``best-effort``, ``at-least-once``
+        or ``exactly-once``; ``ordered`` or ``unordered``; ``transient``, ``persistent`` or ``persistent=7d``; ``priority=0`` to
+        ``9``; ``valid-from=`` and ``expiry=``, a length of time or a FIPA date-time; ``level=``; ``ack=none``, ``process``,
+        ``agent`` or ``disk``. If the platform cannot fulfil one of them, :class:`~sealbus.ChannelError` names it.
 
-        A persistent event is on a disk of the platform before anybody gets it. `retention` says how much is kept,
-        on a platform inside the program; elsewhere the manifest says it.
+        A persistent event is on a disk of the platform before any subscriber gets it. `retention` limits the stored events on a
+        platform inside the program; elsewhere the manifest does.
         """
         channel = self._living.channels.open(address, qos)
         if retention is not None:
@@ -380,22 +377,25 @@ class Agent(Initiates):
         """Subscribes to all channels of a pattern, in which ``*`` stands for one level and ``**`` for the rest.
 
         `filter` is an expression (CEL) over the message: its parameters by their names, its user-defined ones as
-        ``properties.NAME``, such as ``performative == 'inform' && properties.price < 10``. It is evaluated at the
-        sender's side; a wrong one raises :class:`~sealbus.FilterError` with the place. `policy` says what happens when
-        events come faster than they are taken, once so many `events` or `bytes` wait: ``push-back``, the default, lets
-        publishers wait. ``keep="latest"`` keeps only the latest event that waits. `takes` adds questions to everyone,
-        or takes only them. `durable`, `since` and `number` are for persistent channels: go on where the subscription of this
-        name stopped; begin at a time, or with the last so many events of each channel on each node; begin with the event of
-        this number there. A durable one does so the first time only. An event counts as dealt with when the next one is asked for, or the subscription is cancelled; if
-        the program is killed before, it comes again, with ``may_be_again``. `last_per` begins with the last event of each
-        value of a key, such as ``properties.sensor`` or ``sender``, over all nodes, and goes on with every new event.
+        ``properties.NAME``, such as ``performative == 'inform' && properties.price < 10``. The publisher evaluates it; a
+        malformed filter raises :class:`~sealbus.FilterError` with the place. `policy` decides what happens when `events` or
+        `bytes` wait and more arrive: with ``push-back``, the default, publishers wait. ``keep="latest"`` keeps only the latest
+        waiting event. `takes` adds questions to everyone, or selects only them.
 
-        `group` names a queue group: the subscriptions of the same group, pattern and filter, in whichever programs, share
-        the events. Each event goes to one of them, the least busy; if that one ends before it has dealt with the event,
-        it goes to another, with ``may_be_again``. A member has `prefetch` events of each publisher's process at a time,
-        by default 1. A group is not durable, begins now, and drops nothing.
+        `durable`, `since` and `number` are for persistent channels. `durable` continues where the subscription of this name
+        stopped. `since` begins at a time, or with the last events of each channel on each node, by their count. `number` begins
+        with the event of this number there. With `durable`, the other two apply only the first time. An event counts as handled
+        when the agent asks for the next one, or cancels the subscription; if the program is killed before, the event arrives
+        again, with ``may_be_again``. `last_per` begins with the last event of each value of a key, such as
+        ``properties.sensor`` or ``sender``, over all nodes, and continues with every new event.
 
-        The first subscription of a program waits until the other programs have heard of it: :meth:`sealbus.ChannelSubscription.listed`.
+        `group` names a queue group: the subscriptions of the same group, pattern and filter, in any programs, share the events.
+        Each event goes to one of them, the least busy; if that one ends before it has handled the event, the event goes to
+        another, with ``may_be_again``. A member has `prefetch` events of each publisher's process at a time, by default 1. A
+        group is not durable, begins now, and drops no events.
+
+        The first subscription of a program waits until the other programs know the program:
+        :meth:`sealbus.ChannelSubscription.listed`.
         """
         subscription = subscribe(
             self._living,
@@ -440,16 +440,16 @@ class Agent(Initiates):
     def create_task(
         self, work: Coroutine[Any, Any, _T], *, supervise: Supervise = "end"
     ) -> asyncio.Task[_T]:
-        """Lets `work` run beside the hooks until it ends or the agent leaves. An exception in it ends the agent,
-        unless `supervise` says otherwise."""
+        """Runs `work` beside the hooks until it ends or the agent leaves. An exception in it ends the agent, unless `supervise`
+        sets another effect."""
         check(supervise)
         return self._living.tasks.create(work, supervise)
 
     def begin(
         self, work: Step, schedule: Schedule = once, *, name: str | None = None
     ) -> Behaviour:
-        """Begins a behaviour: `work`, which is a method or a combination by :func:`~sealbus.behaviour.sequence`
-        and :func:`~sealbus.behaviour.parallel`, runs once, or by the `schedule`::
+        """Begins a behaviour: `work`, a method or a combination by :func:`~sealbus.behaviour.sequence` and
+        :func:`~sealbus.behaviour.parallel`, runs once, or by the `schedule`::
 
             self.begin(self.watch)
             self.begin(self.measure, every(0.5))
@@ -467,11 +467,11 @@ class Agent(Initiates):
         return self._living.clock
 
     def stop(self) -> None:
-        """Lets this agent leave when its current hook has returned."""
+        """Makes this agent leave when its current hook has returned."""
         self._living.stop()
 
     def stop_all(self) -> None:
-        """Lets all agents of this program leave; those of other processes stay."""
+        """Makes all agents of this program leave; agents of other processes stay."""
         life = self._living
         life.stop()
         life.platform.stop(f"agent {self.name} stopped the program")

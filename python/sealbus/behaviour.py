@@ -1,6 +1,6 @@
 """Behaviours: work that an agent does by itself, beside its hooks.
 
-A behaviour is a coroutine method and a schedule, which says when it runs::
+A behaviour is a coroutine method with a schedule::
 
     class Sensor(Agent):
         @every(1.0)
@@ -10,9 +10,9 @@ A behaviour is a coroutine method and a schedule, which says when it runs::
         @at(time(6, 0))
         async def calibrate(self) -> None: ...
 
-Those marked so begin when ``setup`` has returned; :meth:`sealbus.Agent.begin` begins others at any time. All of them go by
-the platform's clock. They end with their agent: a run that has begun gets a moment to end. While the agent's state is
-saved for a move no run begins, and where the agent goes on, the marked behaviours begin anew.
+Marked methods begin when ``setup`` has returned; :meth:`sealbus.Agent.begin` begins others at any time. All behaviours follow
+the platform's clock. They end with their agent: a run that has begun gets a moment to end. While the agent's state is saved for
+a move, no run begins. Where the agent then continues, the marked behaviours begin anew.
 """
 
 from __future__ import annotations
@@ -80,25 +80,25 @@ class Behaviour:
 
     @property
     def clock(self) -> Clock:
-        """The clock that it goes by."""
+        """The clock that it follows."""
         return self._life.clock
 
     @property
     def is_done(self) -> bool:
-        """Whether it runs no more."""
+        """Whether it has ended."""
         return self.task.done()
 
     @property
     def is_running(self) -> bool:
-        """Whether it does something at this moment, and does not wait for its time."""
+        """Whether a run is in progress at this moment."""
         return not self._rests.is_set()
 
     def cancel(self) -> None:
-        """Ends it, also in the middle of its work."""
+        """Ends it, even during a run."""
         self.task.cancel()
 
     async def wait(self) -> None:
-        """Waits until it runs no more."""
+        """Waits until it has ended."""
         await asyncio.wait([self.task])
 
     async def rest(self) -> None:
@@ -236,8 +236,8 @@ once = _Once()
 """Runs a method once, beside the hooks: ``@once``."""
 
 cyclic = _Cyclic()
-"""Runs a method again and again: ``@cyclic``. It waits for something in it, such as a message; after an exception it rests a
-moment."""
+"""Runs a method again and again: ``@cyclic``. The method must wait for something, such as a message; after an exception it
+pauses for a moment."""
 
 machine = _Machine()
 """Runs a method as the first state of a state machine: ``@machine``. A state is a method that returns the next one, or None at
@@ -260,8 +260,8 @@ def every(
 ) -> _Schedule:
     """Runs a method each `period` seconds, the first time after `delay` seconds: ``@every(1.0)``.
 
-    The times are counted from the beginning, so they do not drift. A run is never begun before the one before has ended: what
-    is late runs at once, and periods that went by meanwhile count in :attr:`Behaviour.missed`.
+    The times are counted from the beginning, so they do not drift. A run never begins before the previous one has ended: a late
+    run begins at once, and :attr:`Behaviour.missed` counts the skipped periods.
     """
     if not period > 0.0:
         raise ValueError(f"a method cannot run every {period} s: the period is more than nothing")
@@ -269,7 +269,7 @@ def every(
 
 
 def at(when: datetime | time, *, supervise: Supervise | None = None) -> _Schedule:
-    """Runs a method at a point in time, or at once if that is over; or each day at a time of day: ``@at(time(6, 30))``.
+    """Runs a method at a point in time, or at once if that has passed; or each day at a time of day: ``@at(time(6, 30))``.
 
     Without a time zone it is local time.
     """
@@ -290,8 +290,8 @@ def sequence(*steps: Step) -> Step:
 
 
 def parallel(*steps: Step, first: bool = False) -> Step:
-    """One step made of several, side by side. It is over when all are, or, with `first`, when the first one is: the others are
-    cancelled then, as they are when one raises."""
+    """One step made of several, side by side. It ends when all have ended, or, with `first`, when the first has; the others are
+    then cancelled, also if one raises an exception."""
 
     async def run() -> None:
         tasks = [asyncio.ensure_future(step()) for step in steps]

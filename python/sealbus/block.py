@@ -30,7 +30,7 @@ class Block(InitiatorConversation):
         self._reply = reply
 
     def _declare(self, message: Message, kind: Any = None) -> None:
-        """Makes the message's body one of this type, or of the type that was asked for."""
+        """Declares the body of the message as this type, or as the requested one."""
         kind = self._reply if kind is None else kind
         if kind is None:
             return
@@ -43,7 +43,7 @@ class Block(InitiatorConversation):
             raise
 
     async def _start(self) -> None:
-        """Opens the conversation, and waits for what the block begins with."""
+        """Opens the conversation, and waits for the condition with which the block begins."""
         await self._begin(self._opening, self._timeout)
 
     async def __aenter__(self) -> Self:

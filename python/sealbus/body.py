@@ -12,8 +12,8 @@ predicate of an :class:`~sealbus.ontology.Ontology`
 :class:`str`                                   none: the content as it is
 =============================================  ============================  ====================
 
-The language is set when a body is written and checked when it is read; a message without a language is
-taken to be in the expected one. A body of another shape raises :class:`~sealbus.BodyError` with the place::
+Sealbus sets the language when it writes a body, and checks the language when it reads it; a message without a language is read
+as the expected one. A body of another type raises :class:`~sealbus.BodyError` with the place::
 
     @dataclass
     class Task:
@@ -23,8 +23,9 @@ taken to be in the expected one. A body of another shape raises :class:`~sealbus
     AclMessage("request", "painter", body=Task("paint the fence", 2.5))
     message.body_as(Task)      # BodyError: $.hours: expected float, got str
 
-Fields that a dataclass does not know are passed over, so that a newer sender can add some. ``field(metadata={"name":
-"unit-price"})`` gives a field another name in JSON. How deep a body is nested and how many values it has is limited.
+Fields that a dataclass does not know are ignored, so that a newer sender can add some.
+``field(metadata={"name": "unit-price"})`` gives a field another name in JSON. The depth and the number of values of a body are
+limited.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ SL = "fipa-sl"
 
 
 class Encoded(NamedTuple):
-    """A body as it stands in a message."""
+    """A body as it is in a message."""
 
     content: str | bytes
     """The content."""
@@ -68,8 +69,8 @@ class Encoded(NamedTuple):
 def encode(body: object) -> Encoded:
     """Writes a body.
 
-    Raises :class:`TypeError` for a value that is no body, and :class:`~sealbus.EncodeError` for one that its language
-    cannot say, such as an infinite number in JSON.
+    Raises :class:`TypeError` for a value that cannot be a body, and :class:`~sealbus.EncodeError` for a value that its language
+    cannot express, such as an infinite number in JSON.
     """
     kind: Any = type(body)
     return _writer(kind)(body)
@@ -80,10 +81,10 @@ def decode(message: AclMessage, kind: type[_B]) -> _B: ...
 @overload
 def decode(message: AclMessage, kind: Any = None) -> Any: ...
 def decode(message: AclMessage, kind: Any = None) -> Any:
-    """Reads the body of a message, as a value of the type `kind`; without one, as its language says.
+    """Reads the body of a message, as a value of the type `kind`; without `kind`, the language determines the type.
 
-    Raises :class:`~sealbus.BodyError` with the place of the mistake, whatever the type itself raises, and :class:`TypeError` if
-    `kind` is no type of bodies.
+    Raises :class:`~sealbus.BodyError` with the place of the mistake, regardless of the type's own exception, and
+    :class:`TypeError` if `kind` is no type of bodies.
     """
     try:
         read = _reader(kind)

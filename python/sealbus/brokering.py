@@ -1,4 +1,4 @@
-"""Brokering and recruiting: an agent finds others for a message that it was given."""
+"""Brokering and recruiting: an agent finds others for a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Proxy"]
 
 @dataclass(frozen=True)
 class Proxy:
-    """A message for agents that are yet to be found."""
+    """A message for agents that the broker must find."""
 
     service: str
     """The type of the service that the agents offer."""
@@ -68,7 +68,7 @@ class _Errand(InitiatorConversation):
             self.answers.append(message)
 
     async def run(self, message: AclMessage, talk: ParticipantConversation) -> int:
-        """Passes each answer on. Returns how many there were."""
+        """Passes each answer on. Returns the number of answers."""
         await self._begin(message, self._timeout)
         self.end_by(self._timeout)
         passed = 0
@@ -120,7 +120,7 @@ async def pass_on(
 
 
 async def recruit(life: Life, call: Message, proxy: Proxy, targets: Others) -> None:
-    """Gives the message to the agents, which answer the initiator, or whom the message names for the answers."""
+    """Gives the message to the agents, which answer the initiator, or the agent that the message names for answers."""
     message = proxy.embedded()
     designated = message.reply_to[0] if message.reply_to else call.sender
     assert designated is not None

@@ -1,4 +1,4 @@
-"""Channels: messages to all agents that care about a subject, without knowing them."""
+"""Channels: messages to all agents that subscribe to a subject, without knowing them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FlowPolicy = Literal["push-back", "drop-oldest", "drop-newest", "disconnect"]
 """The policy when events come faster than a subscription takes them."""
 
 Keep = Literal["all", "latest"]
-"""Which of the events that wait are kept for a subscription: all that have room, or the latest one alone."""
+"""The waiting events that a subscription keeps: all that have room, or only the latest."""
 
 OPEN_CHANNELS = 256
 """Channels of an agent that stay open."""
@@ -38,42 +38,42 @@ _Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[None]])
 
 
 class LogPlace(NamedTuple):
-    """Where a kept event stands."""
+    """The place of a stored event."""
 
     log: str
     """The node in whose log it is."""
     number: int
-    """Its number there, its own on its channel for ever."""
+    """Its number in the log, unique on its channel."""
 
 
 class Reach(NamedTuple):
-    """How far an event came."""
+    """The reach of an event."""
 
     here: int
-    """Subscriptions of this program that it was sent to."""
+    """Subscriptions of this program to which it was sent."""
     processes: int
-    """Other processes with subscriptions that it was sent to."""
+    """Other processes with subscriptions to which it was sent."""
     kept: LogPlace | None = None
-    """Where it is kept, on a persistent channel. Subscriptions that read it from there are not counted."""
+    """Its place in a log, on a persistent channel. Subscriptions that read it from the log are not counted."""
     groups: int = 0
-    """Groups of subscriptions, of each of which one member gets it. They are counted neither in `here` nor in `processes`."""
+    """Groups of subscriptions. One member of each gets the event. Groups count neither in `here` nor in `processes`."""
 
 
 class LastEvents(list[ChannelEvent]):
     """The last event of each value of a key, in the order in which they were published, from :meth:`Channel.last`."""
 
     missing: list[tuple[str, str]]
-    """The nodes whose events may be missing because they did not answer in time, and what is known of the reason."""
+    """The nodes whose events may be missing because they did not answer in time, with the known reason."""
     filter_errors: int
     """Events without the key, or for which the filter could not be evaluated."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """How much of a persistent channel is kept: no more than any of these allows."""
+    """The limits of a persistent channel's stored events. Every limit applies."""
 
     age: float | None = None
-    """Seconds since an event was kept."""
+    """Seconds since an event was stored."""
     count: int | None = None
     """Events."""
     bytes: int | None = None
@@ -86,28 +86,27 @@ class Counters(NamedTuple):
     taken: int
     """Events put into its queue."""
     handed_out: int
-    """Events its agent got."""
+    """Events that its agent got."""
     expired: int
-    """Events whose time was over before."""
+    """Events that expired before that."""
     dropped: int
-    """Events its policy dropped."""
+    """Events that its policy dropped."""
     pushed_back: int
     """How often a publisher had to wait."""
     filter_errors: int
-    """Events and questions that did not come because the filter could not be evaluated for them, such as one of
-    ``properties.price`` for an event without a price. Publishers in other
-    processes report theirs within a second."""
+    """Events and questions that were withheld because the filter could not be evaluated for them, such as one of
+    ``properties.price`` for an event without a price. Publishers in other processes report theirs within a second."""
     missed: int
-    """Events that passed the subscription by: while its process was silent for more than half a minute, or after it had pushed
-    back for as long without taking anything."""
+    """Events that the subscription missed: while its process was silent for more than half a minute, or after it had pushed
+    back for as long without taking an event."""
 
 
 class DamagedLog(NamedTuple):
-    """A log of a persistent channel that cannot be read further: its subscription waits before the damage until somebody has
-    mended the log or given up what is damaged. Nothing is left out in silence."""
+    """A damaged log of a persistent channel: its subscription waits before the damage until an operator has restored or removed
+    the damaged file. No event is skipped in silence."""
 
     node: str
-    """The node that keeps it."""
+    """The node that stores it."""
     channel: str
     damage: str
     """The damage, its place, and what to do."""
@@ -171,7 +170,7 @@ def on_question(
 ) -> Callable[[_Handler], _Handler]:
     """Marks a method of an agent as the handler of questions to everyone on a channel.
 
-    It answers with :meth:`Agent.reply`; if it returns without an answer, the asker is told not to wait::
+    It answers with :meth:`Agent.reply`; if it returns without an answer, the asker does not wait for one::
 
         class Shop(Agent):
             @on_question("/wanted/tea")
@@ -197,12 +196,12 @@ class Channel:
 
     @property
     def path(self) -> str:
-        """Where it is, such as ``/offers/tea``."""
+        """Its path, such as ``/offers/tea``."""
         return self._handle.path
 
     @property
     def qos(self) -> str:
-        """The QoS of messages that ask for no other, such as ``exactly-once,priority=7``."""
+        """The QoS of messages without their own, such as ``exactly-once,priority=7``."""
         return self._handle.qos
 
     @property
@@ -211,7 +210,7 @@ class Channel:
         return self._handle.agent
 
     async def retain(self, retention: Retention) -> None:
-        """Has so much kept of this channel, on a platform inside the program; elsewhere the manifest says it."""
+        """Limits the stored events of this channel, on a platform inside the program; elsewhere the manifest does."""
         kept = retention
         await self._life.call(self._handle.retain, kept.age, kept.count, kept.bytes)
 
@@ -222,14 +221,14 @@ class Channel:
         properties: Mapping[str, Value] | None = None,
         qos: str = "",
     ) -> Reach:
-        """Publishes an event, which every agent sees that has subscribed to the channel.
+        """Publishes an event to every agent that has subscribed to the channel.
 
-        Text and bytes become the content of an ``inform``, and any other value its body (:mod:`sealbus.body`). `properties` become user-defined parameters (``price`` is
-        sent as ``X-price``), which filters know as ``properties.price``. `qos` says what this message wants differently
-        from its channel, such as ``expiry=5s,ack=agent``.
+        Text and bytes become the content of an ``inform``, and any other value its body (:mod:`sealbus.body`). `properties`
+        become user-defined parameters (``price`` is sent as ``X-price``), which filters know as ``properties.price``. `qos`
+        lists the message's differences from its channel, such as ``expiry=5s,ack=agent``.
 
-        Waits while a subscription that pushes back has no room, and for the acknowledgement that the QoS asks for.
-        A later problem comes as a ``failure`` message, unless the QoS is ``best-effort``.
+        Waits while a subscription that pushes back has no room, and for the acknowledgement that the QoS requests. A later
+        problem is reported by a ``failure`` message, unless the QoS is ``best-effort``.
         """
         sent = _message(message, properties)
         life = self._life
@@ -267,9 +266,9 @@ class Channel:
         properties: Mapping[str, Value] | None = None,
         qos: str = "",
     ) -> Replies:
-        """Asks everyone on the channel who answers, for `timeout` seconds or until there are `first` answers.
+        """Asks every agent that answers on the channel, for `timeout` seconds or until there are `first` answers.
 
-        The answers come as they are given, or all at the end; text and bytes become the content of a ``query-ref``::
+        Iterate over the answers as they arrive, or await all at the end. Text and bytes become the content of a ``query-ref``::
 
             async for reply in channel.request("who has tea?", timeout=2):
                 print(reply.sender_name, reply.text)
@@ -282,11 +281,11 @@ class Channel:
         return Replies(self._life, self._handle, asked, timeout, first, qos)
 
     async def last(self, per: str = "channel", *, filter: str | None = None, timeout: float = 5.0) -> LastEvents:
-        """The last event of each value of a key, among the events that this channel keeps.
+        """The last event of each value of a key, among the stored events of this channel.
 
         `per` names the key: a user-defined parameter, such as ``properties.sensor``, or a variable of filters, such as
-        ``sender``. By default it is the last event of the channel. All nodes are asked, for `timeout` seconds at most. A
-        transient channel keeps nothing, and raises :class:`~sealbus.ChannelError`::
+        ``sender``. By default the result is the last event of the channel. All nodes are asked, for at most `timeout` seconds.
+        A transient channel stores no events, and raises :class:`~sealbus.ChannelError`::
 
             for reading in await readings.last("properties.sensor"):
                 print(reading.sender_name, reading.text)
@@ -382,7 +381,7 @@ class ChannelSubscription:
         self.cancel()
 
     async def next(self) -> ChannelEvent:
-        """Waits for the next event; raises :class:`~sealbus.SubscriptionEnded` when there will be none any more."""
+        """Waits for the next event; raises :class:`~sealbus.SubscriptionEnded` after the last one."""
         life = self._life
         while True:
             if life.count_message():
@@ -396,11 +395,11 @@ class ChannelSubscription:
                 raise SubscriptionEnded(life.name, cause)
 
     async def listed(self) -> bool:
-        """Waits until the other programs that use channels have heard of this one: a moment, for its first subscription.
+        """Waits until the other programs that use channels know this one: a moment, for its first subscription.
 
-        From then on, each event of a publisher comes to this subscription. False if the
-        platform does not say so within 30 seconds; the subscription then goes on, and is listed later.
-        :meth:`sealbus.Agent.subscribe` and ``async with`` wait by themselves.
+        From then on, each event of a publisher reaches this subscription. Returns False if the platform does not confirm this
+        within 30 seconds; the subscription then continues, and is listed later. :meth:`sealbus.Agent.subscribe` and
+        ``async with`` wait by themselves.
         """
         life = self._life
         if self._handle.is_listed():
@@ -411,22 +410,23 @@ class ChannelSubscription:
         return is_listed
 
     def try_next(self) -> ChannelEvent | None:
-        """The next event, if one is there."""
+        """The next event, if one is waiting."""
         return self._handle.try_next()
 
     def settle(self) -> None:
-        """Says that the events taken so far are dealt with; asking for the next one says the same, and so does the end of
-        ``async with`` without an exception.
+        """Acknowledges the events taken so far as handled; so does asking for the next event, and the end of ``async with``
+        without an exception.
 
-        A member of a group that ends with an event it has not dealt with leaves it to another member.
+        If a member of a group ends before it has handled an event, another member gets the event.
 
-        An agent that moves gets nothing more from its subscriptions once ``save`` is called. A durable subscription goes on
-        behind the events dealt with by then. An event still in the hands of a task comes again, marked, where the agent is.
+        When ``save`` is called for a move, the agent's subscriptions hand out no more events. A durable subscription continues
+        after the events that were handled by then. An event that a task is still handling arrives again, marked, on the new
+        node.
         """
         self._handle.settle()
 
     async def wait(self) -> str | None:
-        """Waits until there is an event to take, or says why there will be none any more."""
+        """Waits until there is an event to take, or returns the reason why there are no more."""
         why: str | None = await self._life.call(self._handle.wait)
         return why
 

@@ -13,17 +13,17 @@ __all__ = ["Clock", "LoopClock", "Timer"]
 
 
 class Timer(Protocol):
-    """A call that a clock will make."""
+    """A scheduled call of a clock."""
 
     def cancel(self) -> None:
-        """Has it not made."""
+        """Cancels the call."""
 
 
 class Clock:
-    """The agents' time: their time-outs, behaviours and expiries all go by the clock of their platform.
+    """The agents' time: their time-outs, behaviours and expiries all follow the clock of their platform.
 
-    A clock derived from this one says what time it is and makes calls later; the rest follows. ``Platform(clock=…)`` takes
-    it, so that a test can let a day pass in no time.
+    A derived clock implements :meth:`now`, :meth:`time` and :meth:`call_later`. Pass it to ``Platform(clock=…)``, so that a
+    test can let a day pass at once.
     """
 
     def now(self) -> float:
@@ -31,7 +31,7 @@ class Clock:
         raise NotImplementedError
 
     def time(self) -> float:
-        """Seconds since 1970, as others count them too."""
+        """Seconds since 1970."""
         raise NotImplementedError
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
@@ -46,8 +46,8 @@ class Clock:
         return max(0, round(seconds * 1000))
 
     def hold(self) -> AbstractContextManager[None]:
-        """For a wait whose end does not depend on the time, such as that for a directory of the platform: a clock that a test
-        moves stands still meanwhile."""
+        """For a wait whose end does not depend on the time, such as the wait for a directory of the platform: a test's clock
+        stands still meanwhile."""
         return nullcontext()
 
     async def sleep(self, delay: float) -> None:

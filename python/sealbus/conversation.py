@@ -1,8 +1,8 @@
 """Conversations: each follows an interaction protocol, owns its messages, and keeps its deadlines.
 
-The rules of the protocols are those of the native half (:class:`sealbus._sealbus.Initiator` and
-:class:`~sealbus._sealbus.Participant`). This module connects them with an agent: it sends their messages, gives
-them those that arrive, and lets time pass.
+The native half implements the rules of the protocols (:class:`sealbus._sealbus.Initiator` and
+:class:`~sealbus._sealbus.Participant`). This module connects them with an agent: it sends their messages, passes arriving
+messages to them, and lets time pass.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 log = logging.getLogger("sealbus")
 
 NEVER = 2**53
-"""A moment that does not come."""
+"""A moment in the far future."""
 
 REASON_LIMIT = 1000
 """The longest reason in an answer, in characters."""
@@ -48,7 +48,7 @@ def draft(act: Performative, body: object = None) -> AclMessage:
 
 
 def reason_text(reason: str) -> str:
-    """A reason as the content of a message: not too long, and of characters that a message can have."""
+    """A reason as the content of a message: truncated, and only with characters that a message can have."""
     return reason[:REASON_LIMIT].encode(errors="replace").decode()
 
 
@@ -143,7 +143,7 @@ class Conversation:
         return None
 
     def _post(self, messages: Iterable[AclMessage]) -> None:
-        """Sends messages without waiting for room at the receivers."""
+        """Sends messages without a wait for room at the receivers."""
         for message in messages:
             with suppress(SealbusError):
                 self._life.post(message)
@@ -172,7 +172,7 @@ class Conversation:
         return message.replace(reply_by=moment)
 
     def _keep_time(self) -> None:
-        """Has the clock call when the next deadline passes."""
+        """Schedules a call for the next deadline."""
         deadline = None if self._is_over else self._deadline()
         if deadline == self._timer_for:
             return
@@ -215,7 +215,7 @@ class Conversation:
             await asyncio.shield(self._changed)
 
     def _close(self) -> None:
-        """Ends the conversation here. Nothing of it is left, unless somebody wants what comes late."""
+        """Ends the conversation here. It remains only if its program wants late messages."""
         self._is_over = True
         if self.late is None:
             self.forget()
@@ -263,7 +263,7 @@ class InitiatorConversation(Conversation):
 
     @property
     def undelivered(self) -> list[AID]:
-        """The agents that the platform could not deliver to, such as those that do not exist."""
+        """The agents to which the platform could not deliver the message, such as agents that do not exist."""
         return [branch.agent for branch in self._opened.branches if branch.outcome == "undeliverable"]
 
     async def _begin(self, opening: AclMessage, timeout: float | None) -> None:
@@ -288,7 +288,7 @@ class InitiatorConversation(Conversation):
         to: Iterable[AID] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Sends a further message to these agents, or to all that go on."""
+        """Sends a further message to these agents, or to all with an open conversation."""
         message = self._reply_by(draft(act, body), timeout)
         agents = None if to is None else list(to)
         await self._send(self._opened.send(message, self._now(), agents))
@@ -299,7 +299,7 @@ class InitiatorConversation(Conversation):
         self._post(self._opened.send(draft(act, body), self._now(), agents))
 
     def end_by(self, timeout: float | None) -> None:
-        """Ends the whole conversation after so many seconds, whatever is missing then. The others are told."""
+        """Ends the whole conversation after this time, even if answers are missing. The others are informed."""
         self._opened.end_by(NEVER if timeout is None else self._now() + round(timeout * 1000))
         self._keep_time()
 
@@ -322,7 +322,7 @@ class InitiatorConversation(Conversation):
         """Takes a message that the protocol allows."""
 
     def _not_understood(self, message: Message, sender: AID, problem: ContentError) -> None:
-        """An answer whose body is not as it was declared ends the conversation with its sender."""
+        """An answer whose body is not of the declared type ends the conversation with its sender."""
         self.failed.append(message)
         branch = self._opened.branch(sender)
         if branch is not None and branch.outcome is None:
@@ -344,7 +344,7 @@ class InitiatorConversation(Conversation):
         return None if branch is None else branch.outcome
 
     def _problem(self, agent: AID) -> ConversationError:
-        """Why the conversation with this agent, which has ended, had no result."""
+        """The reason why the ended conversation with this agent had no result."""
         outcome = self._outcome(agent) or "failed"
         if outcome in ("timed-out", "unconfirmed"):
             return ConversationTimeout(self._life.name, f"{agent} did not answer in time", outcome)
@@ -358,7 +358,7 @@ class InitiatorConversation(Conversation):
         return ConversationError(self._life.name, f"the conversation with {agent} has ended: {outcome}", outcome)
 
     def _leave(self) -> None:
-        """Ends the conversation. The others are told, as far as they wait or work."""
+        """Ends the conversation. Agents that wait or work are informed."""
         if self._queue is None or self._is_over:
             return
         with suppress(SealbusError):
@@ -369,7 +369,7 @@ class InitiatorConversation(Conversation):
         self._close()
 
     def _farewell(self) -> None:
-        """Says what the protocol has to say at the end."""
+        """Sends the protocol's last messages."""
 
 
 class Over(Exception):
@@ -452,7 +452,7 @@ class ParticipantConversation(Conversation):
         await self._send([message])
 
     def decline(self, act: Performative, reason: str, mark: dict[str, Value] | None = None) -> None:
-        """Says no, in the way that the protocol has at this stage, with these parameters."""
+        """Sends the protocol's negative answer at this stage, with these parameters."""
         ways = (act, Performative.REFUSE, Performative.FAILURE, Performative.REJECT_PROPOSAL, Performative.NOT_UNDERSTOOD)
         message = AclMessage(act, content=reason_text(reason), user_defined=mark)
         for way in ways:
@@ -469,7 +469,8 @@ class ParticipantConversation(Conversation):
         return found
 
     async def next(self, timeout: float) -> Message | None:
-        """The initiator's next message; None when the conversation has ended, such as after so many seconds of silence."""
+        """The initiator's next message; None when the conversation has ended, for example after `timeout` seconds of
+        silence."""
 
         def look() -> tuple[Message | None] | None:
             if self._waiting:
@@ -482,7 +483,7 @@ class ParticipantConversation(Conversation):
 
     @property
     def stage(self) -> _sealbus.Stage:
-        """How far the conversation is."""
+        """The stage of the conversation."""
         return self._machine.stage
 
     @property
@@ -491,7 +492,7 @@ class ParticipantConversation(Conversation):
         return self._machine.outcome
 
     def conclude(self) -> None:
-        """Ends the conversation if nothing more has to come."""
+        """Ends the conversation if no further message is due."""
         self._machine.conclude()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""On whose behalf an agent asks: a message that it sends while it handles another one names those who asked."""
+"""Requests on behalf of others: a message that an agent sends while it handles another one names the agents that asked."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ asked: ContextVar[Delegation | None] = ContextVar("sealbus.delegation.asked", de
 
 @contextmanager
 def on_behalf_of(message: Message | None) -> Iterator[None]:
-    """In this block an agent sends on behalf of the sender of `message`, and of those for whom that one asked.
+    """In this block an agent sends on behalf of the sender of `message`, and of the agents for whom that sender asked.
 
-    Handlers need no such block: they work on behalf of the one whose message they handle. An agent that receives a request in
-    another way enters one, and with ``None`` it acts on nobody's behalf::
+    Handlers need no such block: they work on behalf of the sender whose message they handle. An agent that receives a request
+    in another way enters a block. With ``None`` it acts on nobody's behalf::
 
         request = await self.receive(Filter(performative="request"))
         with on_behalf_of(request):

@@ -1,6 +1,6 @@
 """An agent of ``sealbus demo``: ``python -m sealbus.demo_agent sender|receiver``.
 
-It speaks what the demo's Rust agents speak; the table is in ``crates/cli/src/demo/conversation.rs``.
+It follows the same conversation as the demo's Rust agents; the table is in ``crates/cli/src/demo/conversation.rs``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Sent:
 
 
 class Sender(Agent):
-    """Sends to a receiver as many timestamps as it is asked to, at the pace it is asked to."""
+    """Sends the requested number of timestamps to a receiver, at the requested pace."""
 
     async def setup(self) -> None:
         await self.df.register(ServiceDescription(self.name, "demo-sender"))
@@ -64,7 +64,7 @@ class Received:
 
 
 class Receiver(Agent):
-    """Counts what it gets, and tells when asked."""
+    """Counts the timestamps that it gets, and reports them on request."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
@@ -94,7 +94,7 @@ class Receiver(Agent):
 
     @on(Performative.QUERY_REF)
     async def question(self, query: Message) -> None:
-        """The demo asks what came."""
+        """The demo asks for the counts."""
         conversation = json.loads(query.content_text or "")["conversation"]
         account = self.accounts.get(conversation, Received())
         await self.reply(query, Performative.INFORM, in_json(account))

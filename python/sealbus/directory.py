@@ -1,4 +1,4 @@
-"""Finding others: the services of agents (DF), and all agents (AMS)."""
+"""The directories: the services of agents (DF), and all agents (AMS)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sealbus.life import Life
 
 ANSWER_TIME = 10.0
-"""Seconds to wait for the answer of a directory, unless told otherwise."""
+"""Seconds to wait for the answer of a directory, by default."""
 
 Others = AID | str | ServiceDescription | DfAgentDescription | Iterable[AID | str]
 """Agents: one, several, or all that the DF knows with this service."""
@@ -60,7 +60,7 @@ class Df:
         description: DfAgentDescription | None = None,
         timeout: float = ANSWER_TIME,
     ) -> None:
-        """Registers the services of this agent, in place of those registered before.
+        """Registers the services of this agent, in place of the former ones.
 
         Further slots of the entry, such as a lease time, come from `description`.
         """
@@ -79,11 +79,11 @@ class Df:
         description: DfAgentDescription | None = None,
         timeout: float = ANSWER_TIME,
     ) -> None:
-        """Changes this agent's entry, which there must be."""
+        """Changes this agent's entry, which must exist."""
         await self._ask(_sealbus.df_modify(self._aid, self._entry(services, description)), timeout)
 
     async def deregister(self, *, timeout: float = ANSWER_TIME) -> None:
-        """Removes this agent's entry; all is well if there was none."""
+        """Removes this agent's entry, if there is one."""
         try:
             await self._ask(_sealbus.df_deregister(self._aid, self._life.handle.aid), timeout)
         except DirectoryError as refused:
@@ -97,14 +97,14 @@ class Df:
         most: int | None = None,
         timeout: float = ANSWER_TIME,
     ) -> list[DfAgentDescription]:
-        """All entries that match, or at most so many."""
+        """All entries that match, or at most `most` of them."""
         request = _sealbus.df_search(self._aid, _template(template), most)
         return _sealbus.df_found(await consult(self._life, request, timeout))
 
     async def subscribe(
         self, template: str | ServiceDescription | DfAgentDescription
     ) -> Subscription[DfAgentDescription]:
-        """Is told of entries that match: of those there are, and from then on of each that comes, changes or goes."""
+        """Subscribes to the entries that match: first the present ones, then each that comes, changes or goes."""
         request = _sealbus.df_subscribe(self._aid, _template(template))
         await self._life.agent.send(request)
         return Subscription(self._life, request, _sealbus.df_told)
@@ -130,13 +130,14 @@ _Entry = TypeVar("_Entry")
 
 
 class Subscription(Generic[_Entry]):
-    """A standing question to a directory, from :meth:`Df.subscribe` or :meth:`Ams.subscribe`: an asynchronous iterator over its
+    """A subscription to a directory, from :meth:`Df.subscribe` or :meth:`Ams.subscribe`: an asynchronous iterator over its
     news.
 
-    News are entries that came or changed, and, with nothing but a name, those that went. They wait in the agent's
-    mailbox; an agent that takes them in a hook knows them by :attr:`filter`.
+    News are entries that came or changed, and entries that went, which have only a name. News wait in the agent's mailbox; an
+    agent that takes them in a hook recognises them by :attr:`filter`.
 
-    It ends with :meth:`cancel`, at the end of ``async with``, and when nothing refers to it any more, as after a loop over it.
+    It ends with :meth:`cancel`, at the end of ``async with``, and when nothing refers to it any more, for example after a loop
+    over it.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class Subscription(Generic[_Entry]):
                 return self._read(news)
 
     async def cancel(self) -> None:
-        """Ends the subscription, and drops the news that were not read."""
+        """Ends the subscription, and drops unread news."""
         self._is_over = True
         self._drop()
         cancel = _sealbus.df_cancel(self._request)
@@ -235,7 +236,7 @@ class Ams:
         most: int | None = None,
         timeout: float = ANSWER_TIME,
     ) -> list[AmsAgentDescription]:
-        """All agents that match; every agent without a template."""
+        """All agents that match the template, or all agents without one."""
         request = _sealbus.ams_search(self._aid, template or AmsAgentDescription(), most)
         return _sealbus.ams_found(await consult(self._life, request, timeout))
 
@@ -243,7 +244,7 @@ class Ams:
         self, template: AmsAgentDescription | None = None
     ) -> Subscription[AmsAgentDescription]:
         """Subscribes to the agents that come and go: first the agents that match, then each that comes, changes its state or
-        goes. An agent that went has only its name, and no state; every agent matches without a template::
+        goes. An agent that went has only its name, and no state. Without a template every agent matches::
 
             async for agents in await self.ams.subscribe():
                 for agent in agents:
@@ -263,7 +264,7 @@ class Ams:
 
 
 async def consult(life: Life, request: AclMessage, timeout: float) -> Message:
-    """Asks a directory. Its answer is a matter of no time."""
+    """Asks a directory. A test's clock stands still until the answer."""
     with life.clock.hold():
         return await life.mailbox.request(request, timeout)
 

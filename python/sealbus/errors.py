@@ -1,4 +1,4 @@
-"""Every exception of Sealbus. All derive from :class:`SealbusError`, and each names the agent, the problem and the reason."""
+"""All exceptions of Sealbus. They derive from :class:`SealbusError`, and name the agent, the problem and the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DecodeError(AclError):
     """Bytes are not a message in this encoding."""
 
     offset: int
-    """Where the problem is, in bytes from the start of the input."""
+    """The offset of the problem, in bytes from the start of the input."""
 
     def __init__(self, problem: str, offset: int) -> None:
         super().__init__(problem, offset)
@@ -39,7 +39,7 @@ class EncodeError(AclError):
     """An encoding cannot carry a message."""
 
     field: str
-    """The parameter it cannot carry, such as ``receiver[2].name``."""
+    """The parameter that it cannot carry, such as ``receiver[2].name``."""
 
     def __init__(self, problem: str, field: str) -> None:
         super().__init__(problem, field)
@@ -60,7 +60,7 @@ class BodyError(ContentError):
     """The body of a message is not of the declared type. The answer to such a message is ``not-understood``."""
 
     place: str
-    """Where the mistake is, such as ``$.bids[2].cost``; ``$`` is the whole body."""
+    """The place of the mistake, such as ``$.bids[2].cost``; ``$`` is the whole body."""
     problem: str
     """The mistake, such as ``expected float, got str``."""
 
@@ -77,7 +77,7 @@ class BodyError(ContentError):
 
 
 class NegativeAnswer(SealbusError):
-    """A handler raises one of these to say no: the initiator gets this answer, and the agent goes on."""
+    """A handler raises one of these to answer negatively: the initiator gets this answer, and the agent keeps running."""
 
     performative: ClassVar[Performative]
     """The performative of the answer."""
@@ -87,7 +87,7 @@ class NegativeAnswer(SealbusError):
 
     @property
     def reason(self) -> str:
-        """Why; it becomes the content of the answer."""
+        """The reason; it becomes the content of the answer."""
         return str(self.args[0])
 
 
@@ -113,11 +113,11 @@ class Failure(NegativeAnswer):
 
 
 class PlatformError(SealbusError):
-    """The platform did not start, or does not let this process or agent in."""
+    """The platform did not start, or does not admit this process or agent."""
 
 
 class AgentError(SealbusError):
-    """Something happened to one agent."""
+    """The base of exceptions about one agent."""
 
     agent: str
     """The agent's name."""
@@ -148,7 +148,7 @@ class AnswerNotTaken(SendError):
 
 
 class ReceiveTimeout(AgentError, TimeoutError):
-    """No message that was waited for came in time."""
+    """No expected message arrived in time."""
 
 
 class RequestError(AgentError):
@@ -156,7 +156,7 @@ class RequestError(AgentError):
 
 
 class RequestTimeout(RequestError, TimeoutError):
-    """A request was accepted, and no reply came in time."""
+    """A request was accepted, and no reply arrived in time."""
 
 
 class Undeliverable(RequestError):
@@ -171,10 +171,10 @@ class ProtocolError(SealbusError, ValueError):
 
 
 class ConversationError(AgentError):
-    """A conversation did not come to its result: the other side refused, failed, did not understand, or is not there."""
+    """A conversation had no result: the other side refused, failed, did not understand, or does not exist."""
 
     outcome: str
-    """How it ended, such as ``refused``, ``failed``, ``not-understood`` or ``undeliverable``."""
+    """The outcome, such as ``refused``, ``failed``, ``not-understood`` or ``undeliverable``."""
     message: AclMessage | None
     """The other side's message, if there was one."""
 
@@ -185,21 +185,21 @@ class ConversationError(AgentError):
 
 
 class ConversationTimeout(ConversationError, TimeoutError):
-    """An answer in a conversation did not come in time."""
+    """An answer in a conversation did not arrive in time."""
 
 
 # ----- channels
 
 
 class ChannelError(SealbusError, ValueError):
-    """Something is not a channel, a pattern or a QoS, or the platform cannot give it."""
+    """A channel, a pattern or a QoS is invalid, or the platform cannot provide it."""
 
 
 class FilterError(ChannelError):
-    """The filter of a subscription is wrong."""
+    """The filter of a subscription is malformed."""
 
     offset: int
-    """Where, in bytes from the start of the expression."""
+    """The offset of the mistake, in bytes from the start of the expression."""
     line: int
     """The line, from 1."""
     column: int
@@ -216,7 +216,7 @@ class FilterError(ChannelError):
 
 
 class SubscriptionEnded(AgentError):
-    """A subscription to a channel has ended, such as one that was too slow and was disconnected."""
+    """A subscription to a channel has ended, for example because it was too slow and was disconnected."""
 
 
 # ----- directories
@@ -237,4 +237,4 @@ class DirectoryError(AgentError):
 
 
 class WorkloadTokenError(AgentError):
-    """The CA gives an agent no workload token."""
+    """The CA refuses a workload token to an agent."""

@@ -1,4 +1,4 @@
-"""Properties that leave their names to the agents' authors."""
+"""Properties whose names agents' authors may use."""
 
 from __future__ import annotations
 

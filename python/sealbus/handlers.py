@@ -1,4 +1,4 @@
-"""An agent's handlers: which one gets a message or an event, how it is called, and the effect of its exceptions."""
+"""An agent's handlers: their choice for a message or an event, their calls, and the effect of their exceptions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def farewell(life: Life) -> dict[str, Value]:
 
 
 class Handler:
-    """A method of one agent that is called with messages or events, and those it deals with now."""
+    """A method of one agent that is called with messages or events, and the messages in its hands."""
 
     def __init__(self, attribute: str, supervise: Supervise, concurrency: int = 1, body: Any = None) -> None:
         self.attribute = attribute
@@ -59,12 +59,12 @@ class Handler:
 
     @property
     def has_room(self) -> bool:
-        """Whether it may deal with one more at once."""
+        """Whether it may handle one more at the same time."""
         return len(self.running) < self.concurrency
 
 
 class _Taker(Handler):
-    """A handler that takes what it describes out of the mailbox by itself, to deal with several messages at once."""
+    """A handler that takes its messages out of the mailbox by itself, to handle several at once."""
 
     def __init__(self, handler: Handler, takes: Filter) -> None:
         super().__init__(handler.attribute, handler.supervise, handler.concurrency, handler.body)
@@ -124,7 +124,7 @@ class Handlers:
         self.pull()
 
     def pull(self) -> None:
-        """Begins with the messages that are there, as far as handlers that run side by side have room."""
+        """Begins with the waiting messages for which handlers that run side by side have room."""
         if not self._takers or not self._is_open.is_set():
             return
         for taker in self._takers:
@@ -171,7 +171,7 @@ class Handlers:
     # ----- events
 
     def listen(self) -> None:
-        """Subscribes to what the agent's handlers are marked for."""
+        """Makes the subscriptions of the agent's marked handlers."""
         life = self._life
         for attribute, mark in life.agent._marks:
             if not isinstance(mark.takes, Listening):
@@ -259,7 +259,7 @@ class Handlers:
     async def _call(
         self, handler: Handler, message: Message, method: Callable[[Message], Awaitable[None]] | None = None
     ) -> None:
-        """Calls a handler. It is the only place that does."""
+        """Calls a handler. Nothing else calls one."""
         if method is None:
             method = getattr(self._life.agent, handler.attribute)
         # `on_behalf_of` does the same, and its context manager takes several times as long.
@@ -374,7 +374,7 @@ class Handlers:
             yield from handler.running
 
     async def settle(self, timeout: float) -> None:
-        """Begins with nothing new until :meth:`open`. Waits for the handlers that run side by side, and cancels those that take
+        """Begins no new work until :meth:`open`. Waits for the handlers that run side by side, and cancels those that take
         longer than `timeout` seconds."""
         self._is_open.clear()
         running = set(self._running())
@@ -387,7 +387,7 @@ class Handlers:
             await asyncio.wait(late, timeout=CANCEL_LIMIT)
 
     def settle_events(self) -> None:
-        """Says that the handlers have dealt with their events."""
+        """Acknowledges the events of the handlers as handled."""
         for listener in self._listeners:
             listener.subscription.settle()
 

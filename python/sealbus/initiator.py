@@ -1,8 +1,8 @@
 """Initiators: the conversations that an agent opens, as ``async with`` blocks.
 
-Leaving a block ends its conversation, also by an exception or a cancellation: proposals without a decision are rejected, and
-agents that still work are told to stop (``cancel``). Any number of conversations go on at once, with ``asyncio.gather`` and
-in several tasks; a message of one goes nowhere else.
+Leaving a block, also by an exception or a cancellation, ends its conversation: undecided proposals are rejected, and agents
+that still work get ``cancel``. Any number of conversations can run at once, with ``asyncio.gather`` and in several tasks; a
+message of a conversation goes only to that conversation.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Request(Block, Generic[_B]):
             self.results.append(message)
 
     async def result(self) -> Message[_B]:
-        """The first result. Raises :class:`~sealbus.ConversationError` if nobody gives one: the agent refused, failed or did
-        not understand, or :class:`~sealbus.ConversationTimeout`."""
+        """The first result. Without one, raises :class:`~sealbus.ConversationError` if the agent refused, failed or did not
+        understand, or :class:`~sealbus.ConversationTimeout`."""
 
         def look() -> Message[_B] | ConversationError | None:
             if self.results:
@@ -119,7 +119,7 @@ class Offer(Block):
 
 
 class Stream(Block, Generic[_B]):
-    """Messages that come one after the other, for ``async for``."""
+    """Messages that arrive one after the other, for ``async for``."""
 
     def __init__(
         self, life: Life, act: Performative, body: object, to: Others, reply: Any, timeout: float | None
@@ -179,14 +179,13 @@ class Subscribed(Stream[_B]):
         return await self._following()
 
     async def cancel(self, *, timeout: float = 5.0) -> None:
-        """Ends the subscription, and waits until the others have confirmed it. Messages from before that
-        can still be read."""
+        """Ends the subscription, and waits until the others have confirmed this. Earlier messages can still be read."""
         await self._say(Performative.CANCEL, timeout=timeout)
         await self._until(lambda: self._opened.has_ended or None)
 
 
 class Answers(Stream[_B]):
-    """The answers of agents that another one finds; see :meth:`sealbus.Agent.broker` and :meth:`sealbus.Agent.recruit`."""
+    """The answers of agents that a broker finds; see :meth:`sealbus.Agent.broker` and :meth:`sealbus.Agent.recruit`."""
 
     def __init__(
         self, life: Life, protocol: str, proxy: Proxy, to: Others, reply: Any, most: int | None, timeout: float
@@ -239,8 +238,8 @@ class Initiates:
     """The initiator's half of FIPA's interaction protocols: methods of :class:`sealbus.Agent`.
 
     `to` names the agents: one, several, or, by a :class:`~sealbus.ServiceDescription`, all that the DF knows. `body` is the
-    content (:mod:`sealbus.body`), or an :class:`~sealbus.AclMessage` that has it. With `reply` the answers' bodies are of this
-    type; an answer that does not fit counts as :attr:`failed`.
+    content (:mod:`sealbus.body`), or an :class:`~sealbus.AclMessage` with the content. With `reply` the answers' bodies are of
+    this type; an answer of another type counts as :attr:`failed`.
     """
 
     @property
@@ -249,7 +248,7 @@ class Initiates:
 
     @property
     def late_messages(self) -> int:
-        """How many messages came after the end of their conversation, or were left unread by it, and were dropped."""
+        """The number of dropped messages: those that arrived after the end of their conversation, or that it left unread."""
         return self._living.handle.late_messages
 
     @overload
@@ -324,8 +323,8 @@ class Initiates:
     @overload
     def request_action(self, action: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]: ...
     def request_action(self, action: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]:
-        """Requests an action (``fipa-request``). Awaited, it gives the result, or raises
-        :class:`~sealbus.ConversationError`; as a block it can also ask several agents, and leaving it cancels::
+        """Requests an action (``fipa-request``). Awaited, it returns the result, or raises :class:`~sealbus.ConversationError`.
+        As a block it can also ask several agents, and leaving the block cancels::
 
             done = await self.request_action(Order("tea"), to="waiter", reply=Bill, timeout=30)
             async with self.request_action(Order("tea"), to=waiters, timeout=30) as orders:
@@ -371,7 +370,7 @@ class Initiates:
     def subscribe_to(self, what: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Subscribed[Any]: ...
     def subscribe_to(self, what: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Subscribed[Any]:
         """Subscribes to an agent's news (``fipa-subscribe``). The block begins when the agent has agreed, within `timeout`
-        seconds, and leaving it cancels::
+        seconds, and leaving the block cancels::
 
             async with self.subscribe_to("temperature", to="sensor", reply=float, timeout=5) as news:
                 async for message in news:
@@ -380,7 +379,7 @@ class Initiates:
         return Subscribed(self._living, Performative.SUBSCRIBE, what, to, reply, timeout)
 
     def propose(self, body: object, *, to: Others, timeout: float | None = None) -> Offer:
-        """Proposes to do something (``fipa-propose``). Awaited, it says whether all accept; as a block it has ``accepted`` and
+        """Proposes an action (``fipa-propose``). Awaited, it returns whether all accept; as a block it has ``accepted`` and
         ``rejected``."""
         return Offer(self._living, body, to, timeout)
 
@@ -394,7 +393,7 @@ class Initiates:
         most: int | None = None,
         timeout: float,
     ) -> Answers[Any]:
-        """Has a broker give a message to the agents with this service, and pass on their answers (``fipa-brokering``), up to
+        """Lets a broker forward a message to the agents with this service, and return their answers (``fipa-brokering``), up to
         `most` answers within `timeout` seconds::
 
             async with self.broker(question, service="weather", to="broker", timeout=5) as answers:
@@ -413,7 +412,7 @@ class Initiates:
         most: int | None = None,
         timeout: float,
     ) -> Answers[Any]:
-        """As :meth:`broker`, but the agents answer themselves (``fipa-recruiting``). At most 256 of their refusals and 256 of
-        their failures are kept in ``refused`` and ``failed``."""
+        """As :meth:`broker`, but the agents answer directly (``fipa-recruiting``). ``refused`` and ``failed`` hold at most 256
+        of their refusals and 256 of their failures."""
         proxy = Proxy.of(service, message)
         return Answers(self._living, "fipa-recruiting", proxy, to, reply, most, timeout)

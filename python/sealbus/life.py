@@ -42,8 +42,8 @@ ROW = 8
 """Messages an agent takes or sends before it looks at the clock."""
 
 POSTED = 256
-"""Messages of an agent that wait for room at their receivers while nobody waits for them. Further ones are dropped: an agent that
-does not take its mail cannot make others hold more."""
+"""Messages of an agent that wait for room at their receivers without a waiting caller. Further ones are dropped: an agent that
+does not read its mail cannot make others hold more."""
 
 
 class Life:
@@ -97,17 +97,17 @@ class Life:
         return self.handle.aid.name
 
     async def settle(self) -> None:
-        """Waits until it is known where the agent goes on, if it is being moved."""
+        """If the agent is being moved, waits until its new place is known."""
         if self.moving is not None:
             await asyncio.shield(self.moving)
 
     def check_not_stopping(self) -> None:
-        """Raises AgentStopped if nothing will come any more."""
+        """Raises AgentStopped if no more messages will arrive."""
         if self._stopping and not self._tearing_down:
             raise AgentStopped(self.name, "is being stopped")
 
     def _news(self) -> None:
-        """Called by the pump when there is mail, or the platform wishes something of the agent."""
+        """Called by the pump when there is mail, or the platform has an order for the agent."""
         if self.moving is not None:
             return
         wish = self.handle.wish()
@@ -123,7 +123,7 @@ class Life:
         return self.moving is None and not self._is_gone and not self.loop.is_closed()
 
     def look(self) -> None:
-        """Lets all who may get a message look into the mailbox."""
+        """Lets all possible readers of a message look into the mailbox."""
         if self.has_mailbox:
             self.mailbox.hear()
             self.handlers.pull()
@@ -136,7 +136,7 @@ class Life:
         return await self.pump.call(begin, *arguments)
 
     def wake(self) -> None:
-        """Lets the agent's own task look for something to do."""
+        """Lets the agent's own task look for work."""
         if self._rest is not None and not self._rest.done():
             self._rest.set_result(None)
 
@@ -154,7 +154,7 @@ class Life:
             await self.finish(unsent, is_answer)
 
     def post(self, message: AclMessage) -> None:
-        """Sends a message that nobody waits for. It waits for room beside the agent's other work."""
+        """Sends a message without a waiting caller. It waits for room beside the agent's other work."""
         unsent = self.handle.try_send(message)
         if unsent is None:
             return
@@ -179,7 +179,8 @@ class Life:
             await self.call(question.answer, traced)
 
     async def finish(self, unsent: Unsent, is_answer: bool = False, patience: float | None = None) -> None:
-        """Goes on with a message that found no room, waiting for it; with an answer only for a while, or `patience` seconds."""
+        """Continues a message that found no room, and waits for room; an answer waits only for a while, or `patience`
+        seconds."""
         try:
             async with self.clock.timeout(patience):
                 await self.pump.call(self.handle.finish, unsent, is_answer)
@@ -193,7 +194,7 @@ class Life:
         valid_from: int | None,
         receipt: str | None,
     ) -> None:
-        """Sends a message that is kept for its receivers; times in milliseconds since 1970."""
+        """Sends a persistent message; times in milliseconds since 1970."""
         await self.settle()
         await self.pump.call(self.handle.send_persistent, message, expiry, valid_from, receipt)
 
@@ -271,7 +272,7 @@ class Life:
         self._begin_to_stop()
 
     def _begin_to_stop(self) -> None:
-        """Lets the agent leave soon: what its hook waits for is cut off, now or after its grace."""
+        """Makes the agent leave soon: waits in its hook are cut off, now or after its grace."""
         if self._tearing_down:
             return
         self.stop()
@@ -285,7 +286,7 @@ class Life:
             self._task.cancel()
 
     def is_farewell(self, raised: BaseException) -> bool:
-        """Whether something was raised for no other reason than that the agent is stopped."""
+        """Whether the exception was raised only because the agent is being stopped."""
         return self._stopping and isinstance(raised, AgentStopped)
 
     def _fail(self, where: str, raised: BaseException) -> None:
@@ -359,7 +360,7 @@ class Life:
         self._open()
 
     def _next_message(self) -> Message | None:
-        """The next message for a hook: one that nobody waits for."""
+        """The next message for a hook: one for which no other reader waits."""
         if not self.takes_messages or self.turn <= 0:
             return None
         self.turn -= 1
@@ -411,7 +412,8 @@ class Life:
             self.mailbox.wake()
 
     async def _hear_failures(self) -> None:
-        """In a process that the platform has given up: lets the agent hear of each message that may not have arrived."""
+        """In a process that the platform has given up: passes the agent a failure for each message that may not have
+        arrived."""
         if not self.takes_messages:
             return
         while (failure := self.handle.try_receive_failure()) is not None:
@@ -449,7 +451,7 @@ class Life:
         self.handle.leave(parting, str(self.failure))
 
     def abandon(self) -> None:
-        """Leaves before the agent has begun, which may be put on a platform again."""
+        """Leaves before the agent has begun. The agent may be put on a platform again."""
         self._go("ended")
         if self.agent._life is self:
             self.agent._life = None

@@ -1,8 +1,8 @@
 """The log of the native half, in Python's :mod:`logging`.
 
-A program that has set up :mod:`logging` before it joins a platform gets all records there: the logger of a record is named
-after the part of Sealbus that wrote it, such as ``sealbus.certification``. The level of the logger ``sealbus`` at that time
-says how much comes, or the variable ``SEALBUS_LOG`` does. Without handlers the records go to stderr.
+If a program has set up :mod:`logging` before it joins a platform, all records go there. The logger of a record is named after
+the part of Sealbus that wrote it, such as ``sealbus.certification``. The level of the logger ``sealbus`` at that time, or the
+variable ``SEALBUS_LOG``, sets the amount. Without handlers the records go to stderr.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def begin(pump: Pump) -> bool:
 
 
 def flush() -> None:
-    """Hands over the records that have come."""
+    """Hands over the waiting records."""
     records, left_out = _sealbus.take_log()
     for seconds, level, target, text in records:
         logger = logging.getLogger(_name(target))

@@ -123,9 +123,9 @@ class Selector(selectors.BaseSelector):
 
 
 class EventLoop(asyncio.SelectorEventLoop):
-    """The loop of :func:`sealbus.run`: about twice as fast for agents as others, for it needs no second thread.
+    """The loop of :func:`sealbus.run`: about twice as fast for agents as others, because it needs no second thread.
 
-    It is an ordinary asyncio loop otherwise. Programs that run a loop of their own may take it too::
+    Otherwise it is an ordinary asyncio loop. Programs that run a loop of their own may use it, too::
 
         with asyncio.Runner(loop_factory=sealbus.EventLoop) as runner:
             runner.run(main())

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 LINGERING = 256
-"""Ended conversations that an agent gets late messages of, the latest ones."""
+"""The number of ended conversations, the latest ones, whose late messages an agent gets."""
 
 
 class Wakes(Protocol):
-    """Somebody who waits for messages."""
+    """A waiter for messages."""
 
     def wake(self) -> None:
         """There may be a message, or the agent is being stopped."""
@@ -35,7 +35,7 @@ class Lingers(Protocol):
 
 
 class _Waiter:
-    """Somebody who waits for a message that a filter takes."""
+    """A waiter for a message that a filter takes."""
 
     __slots__ = ("filter", "future", "has_waited")
 
@@ -46,7 +46,7 @@ class _Waiter:
         self.has_waited = False
 
     def wake(self) -> None:
-        """Lets the one who waits look into the mailbox again."""
+        """Lets the waiter look into the mailbox again."""
         if self.future is not None and not self.future.done():
             self.future.set_result(None)
 
@@ -81,7 +81,7 @@ class Mailbox:
         return message
 
     def _pass_on(self) -> None:
-        """Lets others look into the mailbox, after somebody has stopped to wait for messages that they had to leave."""
+        """Lets others look into the mailbox, after a waiter whose messages they had to leave has stopped waiting."""
         life = self._life
         if (self._waiters or life.takes_messages) and life.has_mailbox and self._handle.has_mail(None):
             life.loop.call_soon(life.look)
@@ -99,7 +99,7 @@ class Mailbox:
         return messages
 
     def _take_many(self, most: int) -> list[Message]:
-        """Messages that are there and that nobody waits for."""
+        """Messages in the mailbox for which no other reader waits."""
         if not self._waiters:
             return self._handle.try_receive_many(most)
         awaited = [waiter.filter for waiter in self._waiters]
@@ -150,7 +150,7 @@ class Mailbox:
         return RequestTimeout(self._life.name, f"{asked} did not reply within {timeout:g} s")
 
     def take(self, filters: list[Filter]) -> Message | None:
-        """The first message that none of the filters takes, and that nobody waits for."""
+        """The first message that none of the filters takes, and for which no other reader waits."""
         if self._life.moving is not None:
             return None
         if not filters and not self._waiters:
@@ -158,11 +158,11 @@ class Mailbox:
         return self._handle.try_receive_except([*filters, *(waiter.filter for waiter in self._waiters)])
 
     def is_awaited(self) -> bool:
-        """Whether somebody waits for a message of this agent."""
+        """Whether a reader waits for a message of this agent."""
         return bool(self._waiters)
 
     def _look_for(self, waiter: _Waiter) -> Message | None:
-        """A message for the waiter: one that nobody else asks for by a filter, if it has none itself."""
+        """A message for the waiter. If it has no filter: one that no other waiter's filter takes."""
         if waiter.filter is None:
             awaited = [other.filter for other in self._waiters if other.filter is not None]
             if awaited:
@@ -214,18 +214,18 @@ class Mailbox:
                 expiry.cancel()
 
     def linger(self, conversation: Lingers) -> None:
-        """Keeps a conversation that has ended, and that wants what comes late, as long as not too many have ended since."""
+        """Keeps an ended conversation that wants late messages, until too many others have ended."""
         self._lingering.append(conversation)
         if len(self._lingering) > LINGERING:
             self._lingering.popleft().forget()
 
     def hear(self) -> None:
-        """Wakes those whose message has come."""
+        """Wakes the waiters whose messages have arrived."""
         for waiter in [*self._waiters]:
             if self._handle.has_mail(waiter.filter):
                 waiter.wake()
 
     def wake(self) -> None:
-        """Wakes all who wait, such as when the agent is being stopped."""
+        """Wakes all waiters, for example when the agent is being stopped."""
         for waiter in [*self._waiters, *self._owners]:
             waiter.wake()

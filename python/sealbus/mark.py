@@ -69,24 +69,24 @@ def on(
 ) -> Callable[[_Handler], _Handler]:
     """Marks a method of an agent as the handler of the messages described.
 
-    Handlers are tried in the order in which they stand in the class; the first whose description fits gets the
-    message, and messages that fit none go to :meth:`~sealbus.Agent.on_message`::
+    Handlers are tried in their order in the class. The first whose description matches gets the message; messages that match
+    none go to :meth:`~sealbus.Agent.on_message`::
 
         class Seller(Agent):
             @on(Performative.CFP, protocol="fipa-contract-net")
             async def offer(self, message: Message) -> None:
                 await self.reply(message, Performative.PROPOSE, "12 EUR")
 
-    With a `body` the method gets a message whose :attr:`~sealbus.Message.body` is of this type; a message that
-    does not fit is answered ``not-understood``, with the place::
+    With a `body` the method gets only messages whose :attr:`~sealbus.Message.body` is of this type; any other is answered with
+    ``not-understood`` and the place of the mistake::
 
             @on(Performative.REQUEST, body=Task)
             async def work(self, message: Message[Task]) -> None:
                 await self.reply(message, Performative.INFORM, Result(message.body.hours * 50))
 
-    With a `concurrency` of more than one, so many messages are handled at once, beside each other and beside the other
-    hooks; further ones wait in the mailbox. `supervise` sets the effect of an exception, see :class:`~sealbus.Agent`. A method
-    with several marks handles messages that any of them describes.
+    With a `concurrency` of more than one, that many messages are handled side by side, and beside the other hooks; further ones
+    wait in the mailbox. `supervise` sets the effect of an exception, see :class:`~sealbus.Agent`. A method with several marks
+    handles messages that any of them describes.
     """
     described = Filter(
         performative=performative,

@@ -12,9 +12,9 @@ The manifest names the server's command or its address::
 
 The program of such an agent is this module, ``python -m sealbus.mcp``, followed by the command or the address.
 
-It needs the package `mcp`: ``pip install "sealbus[mcp]"``. A tool is asked like any :func:`~sealbus.tool`, with the tool's name as
-the ontology. Notices of progress come as :class:`~sealbus.Progress`, and a conversation that is cancelled cancels the call. When the
-server ends or closes the connection, the agent fails, so the platform starts both again.
+It needs the package `mcp`: ``pip install "sealbus[mcp]"``. Other agents ask its tools like any :func:`~sealbus.tool`, with the
+tool's name as the ontology. Notices of progress become :class:`~sealbus.Progress`, and a cancelled conversation cancels the
+call. When the server ends or closes the connection, the agent fails, so the platform starts both again.
 """
 
 from __future__ import annotations

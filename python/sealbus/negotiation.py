@@ -1,4 +1,4 @@
-"""Contract nets and auctions, as their initiators hold them."""
+"""The initiator's side of contract nets and auctions."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Proposal(Generic[_B]):
     async def accept(self, body: object = None, *, result: Any = None, timeout: float | None = None) -> Message[Any]:
         """Accepts the proposal and waits for the work to be done. Returns the ``inform``, with a body of the type `result`.
 
-        Raises :class:`~sealbus.ConversationError` if the agent failed, and :class:`~sealbus.ConversationTimeout`, which stops
-        it, if nothing came within `timeout` seconds.
+        Raises :class:`~sealbus.ConversationError` if the agent failed. If no result arrives within `timeout` seconds, raises
+        :class:`~sealbus.ConversationTimeout` and tells the agent to stop.
         """
         return await self._net._accept(self, body, result, timeout)
 
     async def reject(self, body: object = None) -> None:
-        """Rejects the proposal. Those without a decision are rejected at the end of the block."""
+        """Rejects the proposal. Undecided proposals are rejected at the end of the block."""
         await self._net._reject([self], body)
 
     def __repr__(self) -> str:
@@ -81,7 +81,7 @@ class Negotiation(Block, Generic[_B]):
         self.proposals.append(proposal)
 
     def _is_called(self) -> bool:
-        """Whether somebody is still to answer the call."""
+        """Whether an agent has not answered the call yet."""
         return self._opened.count_at("called") > 0
 
     async def _reject(self, proposals: Iterable[Proposal[_B]], body: object = None) -> None:
@@ -137,7 +137,7 @@ class IteratedContractNet(ContractNet[_B]):
         *,
         timeout: float | None = None,
     ) -> list[Proposal[_B]]:
-        """Calls those who made these proposals, or all, again, and rejects the others. Returns the new
+        """Calls the agents with these proposals again, by default all, and rejects the others. Returns the new
         :attr:`proposals`."""
         again = list(self.proposals if proposals is None else proposals)
         chosen = {it.agent for it in again}
@@ -174,7 +174,7 @@ class _Auction(Negotiation[_B]):
             self._tell(self._too_late(proposal), None, [proposal.agent])
 
     def _too_late(self, proposal: Proposal[_B]) -> Performative:
-        """The answer to a bid that came after its round."""
+        """The answer to a bid that arrived after its round."""
         return Performative.REJECT_PROPOSAL
 
     async def _take(self, best: Proposal[_B] | None) -> None:
@@ -221,7 +221,7 @@ class EnglishAuction(_Auction[_B]):
         return Performative.ACCEPT_PROPOSAL if leads else Performative.REJECT_PROPOSAL
 
     async def call(self, price: object, *, timeout: float | None = None) -> Proposal[_B] | None:
-        """Asks who bids this price. The first bid leads from now on; None if nobody bids in time."""
+        """Asks for bids at this price. The first bid leads from now on; None if nobody bids in time."""
         await self._call(price, timeout)
         # The leader need not bid against itself, so nobody waits for it.
         await self._until(lambda: None if self._is_called() else True)

@@ -117,13 +117,12 @@ class Element:
 
 
 class Ontology:
-    """A vocabulary by name.
+    """A named vocabulary.
 
-    The decorators :func:`concept`, :func:`action` and :func:`predicate` make dataclasses of classes, and give them a
-    meaning in SL. The symbol is the class's name, or the decorator's `name`; slots stand in the order of the fields, and
-    one that is None is left out; ``field(metadata={"name": "unit-price"})`` names a slot. A JADE agent reads it with an
-    ``Ontology`` of the same name and schemas. Slots
-    in a JADE agent's answer are read by name or by position.
+    The decorators :func:`concept`, :func:`action` and :func:`predicate` turn classes into dataclasses, and give them a meaning
+    in SL. The symbol is the class's name, or the decorator's `name`. Slots are in the order of the fields, and a slot that is
+    None is left out; ``field(metadata={"name": "unit-price"})`` names a slot. A JADE agent reads such content with an
+    ``Ontology`` of the same name and schemas. Slots in a JADE agent's answer are read by name or by position.
     """
 
     def __init__(self, name: str) -> None:
@@ -186,13 +185,13 @@ def concept(ontology: Ontology, *, name: str | None = None) -> Callable[[type[_C
 
 @dataclass_transform()
 def action(ontology: Ontology, *, name: str | None = None) -> Callable[[type[_C]], type[_C]]:
-    """Marks a class of things that agents do. As a body it stands in an :class:`~sealbus.sl.Action`, with the agent."""
+    """Marks a class of actions of agents. As a body it is wrapped in an :class:`~sealbus.sl.Action`, with the agent."""
     return lambda cls: ontology.add("action", cls, name)
 
 
 @dataclass_transform()
 def predicate(ontology: Ontology, *, name: str | None = None) -> Callable[[type[_C]], type[_C]]:
-    """Marks a class of things that are true or false. Its instances are bodies by themselves."""
+    """Marks a class of statements that are true or false. Its instances are bodies by themselves."""
     return lambda cls: ontology.add("predicate", cls, name)
 
 

@@ -1,8 +1,8 @@
 """Participants: methods of an agent that take part in a protocol when another agent opens it.
 
 Each conversation runs beside the agent's other hooks, up to `conversations` at once for each method. A method raises
-:class:`~sealbus.Refuse`, :class:`~sealbus.Failure` or :class:`~sealbus.NotUnderstood` to say no in the way that its protocol
-has; any other exception says so too, is logged, and counts. When the initiator cancels, the method is cancelled.
+:class:`~sealbus.Refuse`, :class:`~sealbus.Failure` or :class:`~sealbus.NotUnderstood` to send its protocol's negative answer.
+Any other exception is also answered, logged and counted. When the initiator cancels, the method is cancelled.
 """
 
 from __future__ import annotations
@@ -235,9 +235,9 @@ class Options(TypedDict, total=False):
     """How a method takes part in a protocol."""
 
     conversations: int
-    """How many conversations it has at once, by default 256. Further ones wait in the mailbox to begin."""
+    """The number of conversations at one time, by default 256. Further ones wait in the mailbox."""
     timeout: float
-    """Seconds that it waits for the initiator, by default 60: for the next message, and for room for an answer."""
+    """Seconds to wait for the initiator, by default 60: for its next message, and for room for an answer."""
     supervise: Supervise | None
     """The effect of an exception, see :class:`~sealbus.Agent`."""
 
@@ -278,14 +278,15 @@ def on_query(body: Any = None, **options: Unpack[Options]) -> _Decorator:
 
 
 def on_request_when(body: Any = None, **options: Unpack[Options]) -> _Decorator:
-    """Marks a method that acts when a condition holds (``fipa-request-when``). It waits for the condition itself; ``agree`` is sent
-    before, or, if it has a second step marked with ``perform``, between both."""
+    """Marks a method that acts when a condition holds (``fipa-request-when``). The method itself waits for the condition.
+    ``agree`` is sent before it, or, if it has a second step marked with ``perform``, between both."""
     return _decorator(_RequestWhen, body, options)
 
 
 def on_contract_net(body: Any = None, **options: Unpack[Options]) -> _Decorator:
-    """Marks a method that makes a proposal for a call (``fipa-contract-net``); None refuses. ``perform`` marks the method that does the
-    work if the proposal is accepted, and whose value is the result; ``rejected`` one that learns of a rejection::
+    """Marks a method that makes a proposal for a call (``fipa-contract-net``); None refuses. ``perform`` marks the method that
+    does the work if the proposal is accepted, and returns the result; ``rejected`` marks the method that is called after a
+    rejection::
 
         @on_contract_net(Task)
         async def bid(self, call: Message[Task]) -> Offer: ...
@@ -303,14 +304,15 @@ def on_iterated_contract_net(body: Any = None, **options: Unpack[Options]) -> _D
 
 
 def on_english_auction(body: Any = None, **options: Unpack[Options]) -> _Decorator:
-    """Marks a method that bids in an auction in which the price rises (``fipa-auction-english``). It gets a :class:`Bid` and returns true,
-    or a body, to bid, and None, or false, to be silent in this round. While its bid leads, it is not asked. ``perform`` marks the method that completes the deal."""
+    """Marks a method that bids in an auction in which the price rises (``fipa-auction-english``). It gets a :class:`Bid` and
+    returns true, or a body, to bid, and None, or false, to be silent in this round. While its bid leads, it is not asked.
+    ``perform`` marks the method that completes the deal."""
     return _decorator(_EnglishAuction, body, options)
 
 
 def on_dutch_auction(body: Any = None, **options: Unpack[Options]) -> _Decorator:
     """Marks a method that bids in an auction in which the price falls (``fipa-auction-dutch``). It gets a :class:`Bid` and returns true,
-    or a body, to buy, and None, or false, to wait. ``perform`` marks the method that learns of each purchase."""
+    or a body, to buy, and None, or false, to wait. ``perform`` marks the method that is called for each purchase."""
     return _decorator(_DutchAuction, body, options)
 
 
@@ -338,6 +340,6 @@ def on_brokering(**options: Unpack[Options]) -> _Decorator:
 
 
 def on_recruiting(**options: Unpack[Options]) -> _Decorator:
-    """Marks a method that finds agents for a message, which answer the initiator themselves (``fipa-recruiting``); as
+    """Marks a method that finds agents for a message; these answer the initiator directly (``fipa-recruiting``). Otherwise as
     :func:`on_brokering`."""
     return _decorator(_Recruiting, None, options)

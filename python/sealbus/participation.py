@@ -1,4 +1,4 @@
-"""How a method of an agent takes part in conversations that others open."""
+"""Methods of an agent as participants in conversations that others open."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class OwnPerformative(str):
-    """A performative that is not one of FIPA's: from :meth:`Performative.own`, or of a message that was received."""
+    """A performative outside FIPA's: from :meth:`Performative.own`, or of a received message."""
 
     __slots__ = ()
 
@@ -14,9 +14,9 @@ class OwnPerformative(str):
 class Performative(StrEnum):
     """The act of a message: one of the 22 communicative acts of FIPA00037.
 
-    A member is also the string that stands in the message, so ``message.performative == "cfp"`` and
-    ``message.performative is Performative.CFP`` say the same. A message with a performative of its own, which FIPA
-    allows, carries it as a plain lower-case :class:`str`.
+    A member is also the string in the message, so ``message.performative == "cfp"`` and
+    ``message.performative is Performative.CFP`` are equivalent. A message with a performative of its own, which FIPA allows,
+    has it as a plain lower-case :class:`str`.
     """
 
     ACCEPT_PROPOSAL = "accept-proposal"

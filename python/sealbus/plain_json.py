@@ -1,4 +1,4 @@
-"""Values as JSON knows them: the fields of a dataclass, the text of a date."""
+"""Values as JSON: the fields of a dataclass, the text of a date."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["field_name", "fields", "plain"]
 
 
 def plain(value: Any) -> object:
-    """The JSON value that stands for a value without one of its own, other than a dataclass."""
+    """The JSON value for a value, other than a dataclass, that JSON does not have."""
     match value:
         case enum.Enum():
             return value.value

@@ -53,11 +53,11 @@ def _program() -> str:
 
 
 class Platform:
-    """The platform that this program's agents live on, until the ``async with`` ends.
+    """The platform of this program's agents, until the ``async with`` ends.
 
-    Under ``sealbus up`` it is the platform that started the program, with ``SEALBUS_TICKET`` the one that gave the
-    ticket. Otherwise the program brings its own: Master, CA service, AMS and DF live in the process, with no server and
-    no configuration, and agents are certified all the same::
+    Under ``sealbus up`` it is the platform that started the program, and with ``SEALBUS_TICKET`` the platform that issued the
+    ticket. Otherwise the program has its own: Master, CA service, AMS and DF run in the process, without a server or
+    configuration, and agents are certified in the same way::
 
         async with Platform() as platform:
             await platform.start(Seller("seller"))
@@ -67,33 +67,33 @@ class Platform:
 
     When the block ends, all agents leave. If one failed, :class:`~sealbus.AgentFailed` is raised then.
 
-    An embedded platform can have a `name` of its own, and a `gateway` to other FIPA platforms such as JADE, as
-    ``[gateway.http]`` in a manifest says it::
+    An embedded platform can have a `name` of its own, and a `gateway` to other FIPA platforms such as JADE, with the keys of
+    ``[gateway.http]`` in a manifest::
 
         gateway = {"listen": "127.0.0.1:7779", "allow": [{"platform": "plat1", "to": ["*"], "from": ["10.0.0.7"]}]}
         async with Platform(name="factory", gateway=gateway) as platform:
             print(platform.addresses)
 
-    With `a2a` each of its agents that offers a service is a server of A2A, as ``[gateway.a2a]`` in a manifest has it. ``True``
-    lets every program of this machine in as the agent ``guest``, at ``http://127.0.0.1:7781/agents/NAME``; an address such as
-    ``"127.0.0.1:7790"`` does so there; a mapping is what the manifest says, with callers and their keys::
+    With `a2a` each of its agents that offers a service is an A2A server, as with ``[gateway.a2a]`` in a manifest. ``True``
+    admits every program of this machine as the agent ``guest``, at ``http://127.0.0.1:7781/agents/NAME``; an address such as
+    ``"127.0.0.1:7790"`` does so at that address; a mapping has the manifest's keys, with callers and their keys::
 
         async with Platform(a2a={"listen": "127.0.0.1:7781", "caller": [{"name": "buyer", "key": "sha256:…"}]}) as platform:
             print(f"{platform.a2a_address}/agents/seller")
 
-    With `window` it prints a link to standard error that opens the platform in a browser, as ``sealbus window`` does.
-    The window is a process of its own, which only reads, and ends with the program.
+    With `window` it prints a link to standard error that opens the platform in a browser, as ``sealbus window`` does. The
+    window is a process of its own, which only reads, and ends with the program.
 
-    Elsewhere the platform's own name, gateways and window count, and these are ignored.
+    On other platforms, `name`, `gateway`, `a2a` and `window` are ignored: the platform has its own.
 
-    With `threads` so many threads do the work of the program's connections: encryption, proofs, encoding. Agents still take
-    turns in the event loop's thread. One thread, the default, answers sooner; more pay where several connections are busy and
-    processors are free. It counts for the whole program: give it to the first `Platform`, before :class:`EventLoop` begins, or
-    to :func:`run`.
+    `threads` is the number of threads for the program's connections: encryption, proofs, encoding. Agents still take turns in
+    the event loop's thread. One thread, the default, answers sooner; more threads pay if several connections are busy and
+    processors are free. The number applies to the whole program: give it to the first `Platform`, before :class:`EventLoop`
+    begins, or to :func:`run`.
 
-    Where there is no block, as in a notebook, ``await platform.open()`` and ``await platform.close()`` do the same.
+    Without a block, as in a notebook, ``await platform.open()`` and ``await platform.close()`` do the same.
 
-    Time-outs and behaviours of the agents go by `clock`; by default it is that of the event loop.
+    Time-outs and behaviours of the agents follow `clock`, by default that of the event loop.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Platform:
         self._is_closed = False
 
     async def open(self) -> Self:
-        """Takes the program's place on the platform; :meth:`close` gives it up."""
+        """Joins the platform; :meth:`close` leaves it."""
         if self._handle is not None:
             raise PlatformError("this place on the platform was opened before: make another Platform")
         self.loop = asyncio.get_running_loop()
@@ -141,7 +141,7 @@ class Platform:
         return self
 
     async def close(self) -> None:
-        """Lets all agents leave and gives up the place, if it was taken; raises :class:`~sealbus.AgentFailed` if one failed."""
+        """Makes all agents leave, and leaves the platform; raises :class:`~sealbus.AgentFailed` if an agent failed."""
         if self._is_closed or not self.is_joined:
             return
         await self._close()
@@ -188,7 +188,7 @@ class Platform:
 
     @property
     def is_joined(self) -> bool:
-        """Whether the program has its place on the platform."""
+        """Whether the program has joined the platform."""
         return self._handle is not None
 
     @property
@@ -203,21 +203,23 @@ class Platform:
 
     @property
     def addresses(self) -> list[str]:
-        """Where other platforms reach this one, such as ``http://127.0.0.1:7779/acc``; empty without a gateway here."""
+        """The addresses at which other platforms reach this one, such as ``http://127.0.0.1:7779/acc``; empty without a gateway
+        in this program."""
         return self._joined.addresses
 
     @property
     def a2a_address(self) -> str | None:
-        """Where A2A clients find the agents, as ``/agents/NAME`` below ``http://127.0.0.1:7781``; None if they are not let in here."""
+        """The address at which A2A clients find the agents, as ``/agents/NAME`` below ``http://127.0.0.1:7781``; None if this
+        program admits none."""
         return self._joined.a2a_address
 
     async def start(self, agent: _A, name: str | None = None) -> _A:
-        """Puts an agent on the platform, certified, under `name` or its own, and starts its ``setup``."""
+        """Puts an agent on the platform, certified, under `name` or its own name, and starts its ``setup``."""
         await self._start_each([(agent, name or agent.name)])
         return agent
 
     async def start_all(self, *agents: Agent) -> None:
-        """Starts those of the program's agents that are to run here: all of them, or those the platform placed here.
+        """Starts the program's agents: all of them, or those that the platform placed in this process.
 
         All are on the bus before the first one acts, so that they find each other.
         """
@@ -311,18 +313,18 @@ def run(
     threads: int | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = EventLoop,
 ) -> None:
-    """Runs agents until all of them have left, or the program is told to stop by Ctrl-C, SIGTERM or its platform.
+    """Runs agents until all of them have left, or Ctrl-C, SIGTERM or the platform stops the program.
 
-    Where they run is not the program's business: on an embedded platform, if nothing is said; attached to the node that
-    started the program; or joined to a platform with a ticket. An agent that fails does not take others with it;
-    :class:`~sealbus.AgentFailed` comes at the end.
+    The program need not know their platform: by default they run on an embedded platform; a program that a node started
+    attaches to that node; and a program with a ticket joins the ticket's platform. If an agent fails, the others keep running,
+    and :class:`~sealbus.AgentFailed` is raised at the end.
 
-    `name`, `gateway`, `a2a` and `window` are those of an embedded platform, and `threads` is how many threads do the work of the
+    `name`, `gateway`, `a2a` and `window` describe an embedded platform, and `threads` is the number of threads for the
     program's connections: see :class:`Platform`.
 
     `loop_factory` makes another kind of event loop, such as ``uvloop.new_event_loop``.
 
-    Where an event loop runs already, as in a notebook, agents live in that one: see :meth:`Platform.open`.
+    If an event loop runs already, as in a notebook, use :meth:`Platform.open`: the agents then run in that loop.
     """
     with suppress(RuntimeError):
         asyncio.get_running_loop()

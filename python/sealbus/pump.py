@@ -89,7 +89,7 @@ class Pump:
             del future
 
     def _drain(self) -> None:
-        """Hands over the news. If one of those concerned raises something, the others get theirs all the same."""
+        """Hands over the news. If one callback raises an exception, the others still get their news."""
         try:
             mailboxes, calls = self._native.take()
         except Exception as raised:

@@ -1,4 +1,4 @@
-"""The answers to a question that was put to everyone on a channel."""
+"""The answers to a question to everyone on a channel."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Replies:
         return reply
 
     async def next(self) -> ChannelEvent | None:
-        """Waits for the next answer; None when all have answered, enough have, or the time is over.
+        """Waits for the next answer; None when all agents have answered, enough have, or the time is up.
 
-        A wait that is cancelled loses no answer, and does not ask anew.
+        A cancelled wait loses no answer, and does not repeat the question.
         """
         async with self._turn:
             if self._is_over:
@@ -78,5 +78,5 @@ class Replies:
             return raised
 
     async def all(self) -> list[ChannelEvent]:
-        """Waits until the request is over, and gives the answers that were not taken yet."""
+        """Waits until the request is over, and returns the answers that were not taken yet."""
         return [reply async for reply in self]

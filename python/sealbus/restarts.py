@@ -1,4 +1,4 @@
-"""How often an agent may begin anew."""
+"""The limit of an agent's restarts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from sealbus.clock import Clock
 
 RESTARTS = 5
-"""So often an agent may begin anew within :data:`WITHIN` seconds; once more ends it."""
+"""The restarts of an agent within :data:`WITHIN` seconds; one more ends it."""
 
 WITHIN = 60.0
 """See :data:`RESTARTS`."""
@@ -31,7 +31,7 @@ class Restarts:
         return self._wanted is not None
 
     def begin(self) -> tuple[str, Exception] | None:
-        """Begins a restart; or says what has led to one too many."""
+        """Begins a restart; or returns the cause of one too many."""
         wanted, self._wanted = self._wanted, None
         now = self._clock.now()
         if len(self._latest) == RESTARTS and now - self._latest[0] < WITHIN:

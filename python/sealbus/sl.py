@@ -217,14 +217,14 @@ Expression: TypeAlias = Any
 
 
 def read(text: str | bytes) -> Content:
-    """Reads content; raises :class:`~sealbus.DecodeError` with the place if it is no SL, or nested too deep."""
+    """Reads content; raises :class:`~sealbus.DecodeError` with the place if it is not SL, or nested too deep."""
     return _sealbus.read_sl(text)
 
 
 def write(content: Content | Expression) -> str | bytes:
-    """Writes content, or content of one expression. It is text, unless there are bytes in it that are none.
+    """Writes content, or content of one expression. The result is text, unless it contains bytes that are not text.
 
-    Raises :class:`ValueError` for values that SL cannot say, such as an infinite number.
+    Raises :class:`ValueError` for values that SL cannot express, such as an infinite number.
     """
     if not isinstance(content, Content):
         content = Content((content,))

@@ -1,4 +1,4 @@
-"""Agents for scripts without ``async``: the same words, and every call waits.
+"""Agents for scripts without ``async``: the same API, and every call waits.
 
 ::
 
@@ -67,7 +67,7 @@ class Platform:
         self._closing = ExitStack()
 
     def open(self) -> Self:
-        """Takes the script's place; :meth:`close` gives it up."""
+        """Joins the platform; :meth:`close` leaves it."""
         if self._loop is not None:
             raise PlatformError("this place on the platform was opened before: make another Platform")
         loop = self._loop = EventLoop()
@@ -91,7 +91,7 @@ class Platform:
         return self
 
     def close(self) -> None:
-        """Lets all agents leave and gives up the place; raises :class:`~sealbus.AgentFailed` if one failed."""
+        """Makes all agents leave, and leaves the platform; raises :class:`~sealbus.AgentFailed` if an agent failed."""
         self._check_thread()
         # Once, whoever closes it.
         self._closing.pop_all().close()
@@ -117,7 +117,7 @@ class Platform:
 
     @property
     def agent(self) -> Agent:
-        """The agent as which the script speaks. Only its properties are of use here, such as ``aid`` and ``peer``."""
+        """The script's agent. Use only its properties here, such as ``aid`` and ``peer``."""
         return self._agent
 
     def start(self, agent: _A, name: str | None = None) -> _A:

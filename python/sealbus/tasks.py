@@ -48,7 +48,7 @@ class Tasks:
         return task
 
     async def cancel(self, timeout: float) -> None:
-        """Cancels all tasks, which have so many seconds to end."""
+        """Cancels all tasks, which have `timeout` seconds to end."""
         for task in self._running:
             task.cancel()
         if self._running:

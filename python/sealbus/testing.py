@@ -1,4 +1,4 @@
-"""A test kit for agents: a platform in memory, a clock that stands still until it is told, probes, and faults on request.
+"""A test kit for agents: a platform in memory, a clock that only the test moves, probes, and faults on request.
 
 ::
 
@@ -9,13 +9,13 @@
         await testbed.clock.advance(3600)
         await probe.expect("failure", body="there is no tea")
 
-With pytest and pytest-asyncio, the fixture ``testbed`` is there as soon as the package is installed. Elsewhere::
+With pytest and pytest-asyncio, the package provides the fixture ``testbed``. Elsewhere::
 
     async with TestBed() as testbed: ...
 
-Time-outs, behaviours, expiries and deadlines of the agents go by the clock of the test bed. It moves in
-:meth:`VirtualClock.advance`, and as far as needed in :meth:`Probe.expect` and at the end. Agents deal with everything that can
-be dealt with at a moment before the next moment comes. The same `seed` gives the same random faults.
+Time-outs, behaviours, expiries and deadlines of the agents follow the clock of the test bed. It moves in
+:meth:`VirtualClock.advance`, and as far as needed in :meth:`Probe.expect` and at the end. At each moment the agents finish all
+work that they can do before the clock moves on. The same `seed` gives the same random faults.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 _A = TypeVar("_A", bound=Agent)
 
 EPOCH = 1_767_225_600.0
-"""When a virtual clock begins, unless told otherwise: 1 January 2026."""
+"""The default start of a virtual clock: 1 January 2026."""
 
 QUIET_TURNS = 24
 """Turns of the loop without any news after which agents are taken to be at rest."""
@@ -70,7 +70,7 @@ class _Timer:
 
 
 class VirtualClock(Clock):
-    """A clock that moves when a test says so."""
+    """A clock that only the test moves."""
 
     def __init__(self, start: float = EPOCH) -> None:
         self._start = start
@@ -108,7 +108,7 @@ class VirtualClock(Clock):
             self._holds -= 1
 
     async def settle(self) -> None:
-        """Lets the agents deal with all that they can deal with now."""
+        """Lets the agents finish all work that they can do now."""
         end = time.monotonic() + PATIENCE
         quiet, known = 0, self._news()
         while quiet < QUIET_TURNS or self._holds:
@@ -123,7 +123,7 @@ class VirtualClock(Clock):
             known = news
 
     async def advance(self, seconds: float) -> None:
-        """Lets so many seconds pass."""
+        """Lets this time pass."""
         end = self._now + seconds
         while await self._step(end):
             pass
@@ -131,7 +131,7 @@ class VirtualClock(Clock):
         await self.settle()
 
     async def run(self, work: Awaitable[_T], *, limit: float | None = None) -> _T:
-        """Lets time pass until `work` is done, and raises TimeoutError if it is not after `limit` seconds."""
+        """Lets time pass until `work` is done, and raises TimeoutError after `limit` seconds."""
         task = asyncio.ensure_future(work)
         end = float("inf") if limit is None else self._now + limit
         patience = time.monotonic() + PATIENCE
@@ -329,7 +329,7 @@ class _Handle:
 
 
 class Probe(Agent):
-    """An agent of the test: it takes no message by itself; the test takes each with :meth:`expect`."""
+    """An agent of the test. It takes no messages by itself: the test takes each one with :meth:`expect`."""
 
     _clock: VirtualClock
 
@@ -341,8 +341,8 @@ class Probe(Agent):
         sender: AID | str | None = None,
         timeout: float = 5.0,
     ) -> Message[Any]:
-        """The next message, which must be this one: of this performative, from this sender, and with a body of this type or
-        equal to this value. Lets at most `timeout` seconds pass until it comes."""
+        """The next message, which must match: this performative, this sender, and a body of this type or equal to this value.
+        Lets at most `timeout` seconds pass until it arrives."""
         try:
             message = await self._clock.run(self.receive(), limit=timeout)
         except TimeoutError:
@@ -359,7 +359,7 @@ class Probe(Agent):
         return message
 
     async def expect_nothing(self, timeout: float = 5.0) -> None:
-        """No message comes while `timeout` seconds pass."""
+        """Lets `timeout` seconds pass, in which no message may arrive."""
         await self._clock.advance(timeout)
         message = self._living.handle.try_receive(None)
         if message is not None:
@@ -409,7 +409,7 @@ class TestBed(Platform):
         return await self.start(probe)
 
     async def kill(self, agent: Agent | str) -> None:
-        """Ends an agent at once, as a crash would: it says nothing more, and does not come to its ``teardown``."""
+        """Ends an agent at once, like a crash: it sends nothing more, and its ``teardown`` does not run."""
         name = agent if isinstance(agent, str) else agent.name
         for task, life in self._lives.items():
             if life.handle.name == name:

@@ -1,7 +1,7 @@
 """Tools: typed methods of an agent as services, which answer as a whole or in parts.
 
-In messages a tool is an act of `fipa-request`. The parts stand in messages of the same conversation that carry
-user-defined parameters, so that nobody takes one for the reply:
+A tool's messages follow `fipa-request`. The parts are messages of the same conversation that carry user-defined parameters, so
+that no agent mistakes one for the reply:
 
 =========================  =============================================================================================
 ``request``                with ``X-window: 16`` the asker takes partial results, up to 16 ahead; the ontology may
@@ -68,7 +68,7 @@ _TOOL = "__sealbus_tool__"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a tool is. The tool yields one among its partial results; the asker sees it in :attr:`Answer.progress`."""
+    """The progress of a tool. The tool yields one among its partial results; the asker sees it in :attr:`Answer.progress`."""
 
     done: float
     """The part that is done, from 0 to 1."""
@@ -144,8 +144,8 @@ def tool(method: _Method, /) -> _Method: ...
 @overload
 def tool(*, name: str | None = None, concurrency: int = 100) -> Callable[[_Method], _Method]: ...
 def tool(method: Any = None, /, *, name: str | None = None, concurrency: int = 100) -> Any:
-    """Makes a service of a method of an agent. Its parameter is the question, its result the answer; an asynchronous
-    generator answers in parts, as they come::
+    """Makes a method of an agent a service. Its parameter is the question, its result the answer; an asynchronous generator
+    answers in parts::
 
         class Writer(Agent):
             async def setup(self) -> None:
@@ -156,10 +156,10 @@ def tool(method: Any = None, /, *, name: str | None = None, concurrency: int = 1
                 for word in prompt.text.split():
                     yield Chunk(word)
 
-    Agents ask it with :meth:`Agent.ask`, or with a plain ``request`` of any FIPA agent. It says ``agree`` at once, unless it
-    raises :class:`~sealbus.Refuse` before it first waits. It gets no further ahead than the asker takes its parts, and
-    is cancelled when the asker leaves. Up to `concurrency` requests are served side by side. The service's name is the
-    method's, or `name`; several tools of an agent are told apart by the ontology of the request.
+    Agents ask a tool with :meth:`Agent.ask`, or with a plain ``request`` of any FIPA agent. The tool answers ``agree`` at once,
+    unless it raises :class:`~sealbus.Refuse` before it first waits. It waits while the asker has not taken enough parts, and is
+    cancelled when the asker leaves. It serves up to `concurrency` requests side by side. The service's name is the method's, or
+    `name`; the ontology of the request distinguishes several tools of an agent.
     """
     if concurrency < 1:
         raise ValueError(f"a tool cannot run {concurrency} times at once: concurrency is at least 1")
@@ -265,7 +265,7 @@ class Service(ParticipantConversation):
 
 
 class Answer(Stream[_C]):
-    """An answer that comes in parts, from :meth:`Agent.ask`: an asynchronous iterator over them, inside ``async with``."""
+    """An answer in parts, from :meth:`Agent.ask`: an asynchronous iterator over them, inside ``async with``."""
 
     protocol = "fipa-request"
 

@@ -1,10 +1,11 @@
-"""Traces by OpenTelemetry: a message carries the context of the span in which it was sent, and its handler goes on in it.
+"""Traces with OpenTelemetry: a message carries the context of the span in which it was sent, and its handler continues the
+trace.
 
 A program is traced if it has set a tracer provider before its agents start, as ``opentelemetry-instrument`` does, or if
-``OTEL_EXPORTER_OTLP_ENDPOINT`` names a collector, as ``[telemetry] otlp`` in the manifest lets it. Otherwise nothing of
-OpenTelemetry is imported, and messages pass as if this module were not there.
+``OTEL_EXPORTER_OTLP_ENDPOINT`` names a collector, as with ``[telemetry] otlp`` in the manifest. Otherwise OpenTelemetry is not
+imported, and messages are unchanged.
 
-The context is that of W3C, in the user-defined parameters ``X-traceparent`` and ``X-tracestate``. It is the sender's word.
+The context is W3C's, in the user-defined parameters ``X-traceparent`` and ``X-tracestate``. The sender chooses it.
 """
 
 from __future__ import annotations
@@ -50,8 +51,7 @@ def carried_by(message: Message) -> dict[str, str]:
 
 
 def context_of(message: Message) -> Context:
-    """The context in which a message was sent, for spans of a program's own about messages that it receives without a
-    handler."""
+    """The context in which a message was sent, for a program's own spans about messages that it receives without a handler."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     return TraceContextTextMapPropagator().extract(carried_by(message))

@@ -1,6 +1,6 @@
 """JSON values of declared types: the result of a parser becomes a dataclass.
 
-Each type is looked at once, and becomes a function that checks a value and builds it.
+Each type is analysed once, and becomes a function that checks a value and builds it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Misfit(Exception):
 
     @staticmethod
     def expected(what: str, value: object) -> Misfit:
-        """Something else was due than this value."""
+        """Another value was expected than this one."""
         return Misfit(f"expected {what}, got {_kind(value)}")
 
     @staticmethod
@@ -71,7 +71,7 @@ def _kind(value: object) -> str:
 def reader(kind: Any) -> Reader:
     """The function that makes a value of the type `kind` out of the result of a JSON parser, or raises :class:`Misfit`.
 
-    Raises :class:`TypeError` for a type that JSON cannot say.
+    Raises :class:`TypeError` for a type that JSON cannot express.
     """
     return _Readers().of(kind)
 

@@ -1,4 +1,4 @@
-"""Workload tokens: an agent proves outside the platform which agent it is."""
+"""Workload tokens: an agent proves its identity outside the platform."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkloadToken:
-    """A signed JWT (RFC 7519) that says which agent its bearer is, from :meth:`sealbus.Agent.workload_token`.
+    """A signed JWT (RFC 7519) that identifies its bearer as an agent, from :meth:`sealbus.Agent.workload_token`.
 
-    Its text is the token itself, for ``f"Bearer {token}"``. Its representation in a log leaves it out.
+    Its text is the token itself, for ``f"Bearer {token}"``. Its representation in a log omits the token.
     """
 
     value: str = field(repr=False)
     """The token."""
     expires: datetime
-    """When it ends."""
+    """The end of its validity."""
 
     def __str__(self) -> str:
         return self.value
