@@ -41,6 +41,8 @@ pub use subscription::Subscription;
 
 /// How often the events of a leaving agent are checked for their arrival.
 const ARRIVAL: Duration = Duration::from_millis(10);
+/// The longest wait, a hundred years. No clock can name the end of every longer one.
+const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The AgentBus of a process: [`Channels::of`]. A clone is another handle to the same AgentBus.
 #[derive(Clone)]
@@ -107,9 +109,10 @@ impl Channels {
             .duration_since(UNIX_EPOCH)
             .map_or(1, |time| u64::try_from(time.as_micros()).unwrap_or(1));
         let mut config = ExchangeConfig::new(epoch);
-        config.absence = bus.config().hold_time;
-        config.introduction = bus.config().hold_time;
-        config.patience = bus.config().hold_time;
+        let hold_time = bus.config().hold_time.min(LONGEST_WAIT);
+        config.absence = hold_time;
+        config.introduction = hold_time;
+        config.patience = hold_time;
         config.tap = bus.tap().clone();
         if let Some(transport) = bus.transport() {
             config.largest_message = transport.capabilities().largest_message;
@@ -251,7 +254,7 @@ impl Channels {
     /// Waits until the events of an agent have arrived, for `limit` at most. Returns the events that have not. If these
     /// wait for a group without members, returns at once.
     pub async fn until_delivered(&self, agent: &str, limit: Duration) -> Vec<UndeliveredEvents> {
-        let until = self.shared.start.elapsed() + limit;
+        let until = self.shared.start.elapsed() + limit.min(LONGEST_WAIT);
         loop {
             let undelivered = self.undelivered(agent);
             let is_over = self.shared.start.elapsed() >= until;

@@ -8,7 +8,8 @@ use sealbus_channels::{
     ChannelFilter, ChannelHeader, ChannelPath, EvaluationError, FilterProblem, Mechanism, Moment,
     Qos,
 };
-use sealbus_fipa::{AclMessage, Aid, Content, Expression, Number, Performative, bitefficient};
+use sealbus_fipa::bitefficient::{self, EncodedMessage};
+use sealbus_fipa::{AclMessage, Aid, Content, Expression, Limits, Number, Performative};
 
 fn aid(name: &str) -> Aid {
     Aid {
@@ -53,19 +54,18 @@ fn message() -> AclMessage {
     }
 }
 
+fn encoded(message: &AclMessage) -> EncodedMessage<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bitefficient::encode(message, &mut bytes).unwrap();
+    EncodedMessage::new(bytes, &Limits::default()).unwrap()
+}
+
 fn evaluate(text: &str) -> Result<bool, EvaluationError> {
     let filter = ChannelFilter::new(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     let message = message();
     let shared = filter.matches(&header(), &message.view());
-    let mut encoded = Vec::new();
-    bitefficient::encode(&message, &mut encoded).unwrap();
-    let decoded =
-        bitefficient::EncodedMessage::new(encoded, &sealbus_fipa::Limits::default()).unwrap();
-    assert_eq!(
-        filter.matches(&header(), &decoded.message()),
-        shared,
-        "{text}"
-    );
+    let decoded = filter.matches(&header(), &encoded(&message).message());
+    assert_eq!(decoded, shared, "{text}");
     shared
 }
 
@@ -207,6 +207,60 @@ fn hostile_expressions_are_refused_or_cut_off() {
     }
     let error = ChannelFilter::new(&"(".repeat(100)).unwrap_err();
     assert_eq!(error.problem, FilterProblem::TooDeep);
+}
+
+#[test]
+fn a_search_pays_for_each_state_of_its_pattern() {
+    let mut long = message();
+    let mut search = |length: usize, pattern: &str| {
+        long.content = Some(Content::Text("a".repeat(length)));
+        ChannelFilter::new(&format!("content.matches(r'{pattern}')"))
+            .map(|filter| filter.matches(&header(), &long.view()))
+    };
+    let costly = search(190_000, "a[ab]{3000}[c-h]");
+    let is_refused = matches!(costly, Err(_) | Ok(Err(EvaluationError::Cost)));
+    assert!(is_refused, "{costly:?}");
+    for usual in ["M.ller", r"\w+@\w+", "(?i)lunch", "^b+$"] {
+        assert_eq!(search(150_000, usual), Ok(Ok(false)), "{usual}");
+    }
+}
+
+#[test]
+fn the_patterns_of_a_filter_share_their_room() {
+    let filter = |count: usize, condition: &str| {
+        ChannelFilter::new(&vec![condition; count].join(" || ")).map_err(|error| error.problem)
+    };
+    assert!(filter(60, "content.matches('a.c')").is_ok());
+    let large = r"content.matches(r'\w{4}')";
+    assert!(filter(1, large).is_ok());
+    assert_eq!(filter(60, large), Err(FilterProblem::LargePatterns));
+}
+
+#[test]
+fn each_look_at_an_encoded_message_is_paid_for() {
+    let long = || "x".repeat(1 << 20);
+    let mut large = message();
+    large.content = Some(Content::Text(long()));
+    large.user_defined = vec![("X-long".to_owned(), Expression::String(long()))];
+    large.language = Some(Expression::List(vec![Expression::from("x"); 30_000]));
+    large.sender.as_mut().unwrap().addresses = vec!["x".to_owned(); 30_000];
+    let encoded = encoded(&large);
+    let evaluate = |text: &str| {
+        let filter = ChannelFilter::new(text).unwrap();
+        filter.matches(&header(), &encoded.message())
+    };
+    assert_eq!(evaluate("has(properties.long)"), Ok(true));
+    let items = "[1, 2, 3, 4, 5, 6, 7, 8, 9]";
+    for look in [
+        "content.startsWith('y')",
+        "has(properties.zz)",
+        "language == 'y'",
+        "sender == 'y'",
+        "size(receivers) == 0",
+    ] {
+        let text = format!("{items}.exists(a, {items}.exists(b, {look}))");
+        assert_eq!(evaluate(&text), Err(EvaluationError::Cost), "{look}");
+    }
 }
 
 /// Expressions that both implementations know. `properties` holds what `message` has, under the names without `X-`.

@@ -10,20 +10,20 @@ pub fn page() -> String {
     let mut page = format!(
         "# Metrics\n\n\
          <!-- Made by: cargo run -p sealbus-metrics --example page > docs/reference/metrics.md -->\n\n\
-         A Master and each node tell these numbers to Prometheus once the manifest says where\n\
+         A Master and each node serve these metrics to Prometheus once the manifest says where\n\
          ([how to](../how-to/prometheus.md)). Counters begin at 0 when the process that they count for is started.\n\n\
          `process` is the name of a process without the number of its start, such as `seller-1`; `agent` is the proved full \
          name of an agent. One answer names at most {MOST_PROCESSES} processes, {MOST_AGENTS} agents and {MOST_CHANNELS} \
          channels, the first by name; `sealbus_left_out` counts the others. A process's \
-         numbers are its own word: nobody checks them.\n"
+         numbers are its own, and nobody checks them.\n"
     );
     for (place, title) in [
         (
             ServedBy::Both,
-            "Told by nodes, and by the Master for the platform's own agents",
+            "Served by nodes, and by the Master for the platform's own agents",
         ),
-        (ServedBy::Node, "Told by nodes"),
-        (ServedBy::Master, "Told by the Master"),
+        (ServedBy::Node, "Served by nodes"),
+        (ServedBy::Master, "Served by the Master"),
     ] {
         // Writing to a text does not fail.
         let _ = write!(

@@ -1,7 +1,7 @@
 //! Persistent channels as agents use them. An event goes to the log first, then to the subscriptions that listen now.
 //! Subscriptions that read logs get the event from the log.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,21 +28,26 @@ use sealbus_bus::UndeliverableReason;
 
 /// The order of one agent's persistent events: they are handed out in the order in which they were kept.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<HashMap<Arc<str>, oneshot::Receiver<()>>>);
+pub(super) struct Turns(Mutex<HashMap<Arc<str>, Arc<Line>>>);
 
-/// A place in that order, given up when this is dropped.
+/// The places of one agent's events, in their order. A place whose event waits is told when it is the first.
+#[derive(Debug, Default)]
+struct Line(Mutex<BTreeMap<u64, Option<oneshot::Sender<()>>>>);
+
+/// A place in that order, given up when this is dropped. Any place may be given up before those in front of it.
 struct Turn {
-    before: Option<oneshot::Receiver<()>>,
-    _after: oneshot::Sender<()>,
+    line: Arc<Line>,
+    place: u64,
 }
 
 impl Turns {
     fn enter(&self, agent: &Arc<str>) -> Turn {
-        let (after, next) = oneshot::channel();
-        Turn {
-            before: self.0.lock().insert(agent.clone(), next),
-            _after: after,
-        }
+        let line = self.0.lock().entry(agent.clone()).or_default().clone();
+        let mut places = line.0.lock();
+        let place = places.last_key_value().map_or(0, |(last, _)| last + 1);
+        places.insert(place, None);
+        drop(places);
+        Turn { line, place }
     }
 
     pub(super) fn forget(&self, agent: &str) {
@@ -51,10 +56,33 @@ impl Turns {
 }
 
 impl Turn {
-    async fn come(&mut self) {
-        if let Some(before) = self.before.take() {
-            // It never sends; it is dropped.
-            let _ = before.await;
+    /// Waits until it is the first.
+    async fn come(&self) {
+        let (tell, told) = oneshot::channel();
+        {
+            let mut places = self.line.0.lock();
+            let first = places.first_key_value();
+            if first.is_some_and(|(place, _)| *place == self.place) {
+                return;
+            }
+            places.insert(self.place, Some(tell));
+        }
+        // The line keeps the other end until it tells.
+        let _ = told.await;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let next = {
+            let mut places = self.line.0.lock();
+            places.remove(&self.place);
+            let first = places.first_entry();
+            first.and_then(|mut first| first.get_mut().take())
+        };
+        if let Some(tell) = next {
+            // Its event may have been given up meanwhile.
+            let _ = tell.send(());
         }
     }
 }
@@ -149,7 +177,7 @@ impl Channels {
             }
             false => Vec::new(),
         };
-        let mut turn = self.shared.turns.enter(publisher);
+        let turn = self.shared.turns.enter(publisher);
         let event = EventToKeep {
             publisher: publisher.clone(),
             channel: channel.clone(),
@@ -247,5 +275,29 @@ impl Channels {
             limits: options.limits,
         };
         feed.start(bus.runtime(), &self.shared.feeds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn a_place_that_is_given_up_early_lets_nobody_overtake_those_in_front() {
+        let turns = Turns::default();
+        let agent: Arc<str> = "alice@factory".into();
+        let mut context = Context::from_waker(Waker::noop());
+        let [first, failed, cancelled, last] = [(); 4].map(|()| turns.enter(&agent));
+        let mut waits = pin!(last.come());
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        assert!(pin!(cancelled.come()).poll(&mut context).is_pending());
+        drop(cancelled);
+        drop(failed);
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        drop(first);
+        assert!(waits.as_mut().poll(&mut context).is_ready());
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use sealbus_bus::Outbox;
 use thiserror::Error;
 
-use super::Channels;
+use super::{Channels, LONGEST_WAIT};
 use crate::event::ReceivedEvent;
 use crate::filter::{ChannelFilter, EventKey, FilterError};
 use crate::log::{FilterErrorSink, LogReading, NotGathered, Replay, gather};
@@ -111,7 +111,7 @@ impl Channels {
                 errors.1 = problem.to_owned();
             })
         };
-        let key = key.clone();
+        let (key, within) = (key.clone(), within.min(LONGEST_WAIT));
         // The timers belong to the bus's runtime, even if another runtime polls this future.
         let asked = logs.clone();
         let gathering = async move { gather(&*asked, &reading, &key, within, &sink).await };

@@ -8,7 +8,7 @@ use sealbus_bus::{LocalAgent, Moment, Outbox};
 use sealbus_fipa::AclMessage;
 use tokio::runtime::Handle;
 
-use super::{Channels, Replies, RequestOptions, Shared};
+use super::{Channels, LONGEST_WAIT, Replies, RequestOptions, Shared};
 use crate::exchange::{
     Attempt, Exchange, Now, Publication, PublishError, Reach, Receipt, SentRequest, Turn,
 };
@@ -177,6 +177,7 @@ impl Channels {
             acknowledgement: None,
             ..*qos
         };
+        let within = options.within.min(LONGEST_WAIT);
         let SentRequest { id, collector } = self
             .put(
                 outbox,
@@ -185,7 +186,7 @@ impl Channels {
                 &message,
                 None,
                 |exchange, publication, now| {
-                    exchange.request(publication, options.within, options.first, now)
+                    exchange.request(publication, within, options.first, now)
                 },
             )
             .await?;

@@ -187,7 +187,7 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.channels
             .shared
-            .work(|exchange, now| exchange.unsubscribe(self.consumer.id, Ended::Cancelled, now));
+            .work(|exchange, now| exchange.drop_subscription(&self.consumer, now));
     }
 }
 

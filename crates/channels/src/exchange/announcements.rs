@@ -8,8 +8,8 @@ use sealbus_seal::VerifiedIdentity;
 
 use super::arrival::{Objection, Origin, refuse};
 use super::groups::GroupKey;
+use super::known_filters::FilterRefusal;
 use super::peer::RemoteSubscription;
-use super::subscriptions::compile;
 use super::{Exchange, Now};
 use crate::frame::Announcement;
 use crate::pattern::ChannelPattern;
@@ -30,14 +30,22 @@ impl Exchange {
         let most = self.config.subscriptions_per_process;
         let pattern = ChannelPattern::new(announcement.pattern)
             .map_err(|error| refuse(RefusalReason::Malformed, error.to_string()))?;
-        let filter = compile(announcement.filter)
-            .map_err(|error| refuse(RefusalReason::Malformed, error.to_string()))?;
         if !self.may_subscribe(agent, &pattern, announcement.answers) {
             return Err(refuse(
                 RefusalReason::NotPermitted,
                 format!("the policy does not let {agent} subscribe to {pattern}"),
             ));
         }
+        let Some(peer) = self.peers.get_mut(from.index) else {
+            return Ok(());
+        };
+        let filter = peer.filters.get(announcement.filter).map_err(|error| {
+            let reason = match error {
+                FilterRefusal::NoFilter(_) => RefusalReason::Malformed,
+                FilterRefusal::TooLarge => RefusalReason::OverLimit,
+            };
+            refuse(reason, error.to_string())
+        })?;
         self.withdrawn(from.index, announcement.subscription, 0, now);
         let former = self.forget_away(from.index, Some(announcement.subscription));
         let certified = from.arrived.provenance.certified();

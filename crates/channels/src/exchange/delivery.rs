@@ -216,35 +216,37 @@ impl Exchange {
         let mut chosen = Vec::with_capacity(here.len());
         let (mut unpaid, mut failed) = (Vec::new(), Vec::new());
         let is_over = header.is_expired(now.moment);
+        let mut view = None;
+        let mut passes = |it: &Here| {
+            it.consumer.filter.as_ref().is_none_or(|filter| {
+                let view = view.get_or_insert_with(|| message.message());
+                filter.matches(header, view).unwrap_or_else(|error| {
+                    failed.push((it.consumer.clone(), error));
+                    false
+                })
+            })
+        };
         if named.is_all() {
             let is_event = header.mechanism == Mechanism::Event;
             unpaid.extend_from_slice(&targets.barred);
             for it in here.iter().filter(|_| is_event) {
-                let is_wanted = is_wanted(it) && !is_over;
-                let passes = match it.consumer.filter.as_ref() {
-                    Some(filter) if is_wanted => filter
-                        .matches(header, &message.message())
-                        .unwrap_or_else(|error| {
-                            failed.push((it.consumer.clone(), error));
-                            false
-                        }),
-                    _ => true,
-                };
-                if is_wanted && passes {
+                if is_wanted(it) && !is_over && passes(it) {
                     chosen.push(&it.consumer);
                 } else if it.consumer.options.takes_events && it.consumer.options.group.is_none() {
                     unpaid.push(it.consumer.id);
                 }
             }
         } else {
+            // The asker's process names also those whose filters it has not evaluated.
+            let is_request = matches!(header.mechanism, Mechanism::Request { .. });
             for id in named.iter() {
                 let found = here
                     .binary_search_by_key(&id, |it| it.consumer.id)
                     .ok()
                     .and_then(|index| here.get(index))
-                    .filter(|it| is_wanted(it));
+                    .filter(|it| is_wanted(it) && !is_over);
                 match found {
-                    Some(it) if !is_over => chosen.push(&it.consumer),
+                    Some(it) if !is_request || passes(it) => chosen.push(&it.consumer),
                     // This includes agents that may not read the channel any more.
                     _ => unpaid.push(id),
                 }

@@ -4,6 +4,7 @@
 //! A message is not sent to a subscription whose filter cannot be evaluated for it. The subscriber's process cannot
 //! notice this by itself. It is told of the first such message at once, and of later ones together, every second.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,7 +24,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The cost limit, for one message, of evaluating one other process's filters in the publisher's process: that of some
 /// thousand usual subscriptions. Beyond the limit the process gets the message for all of its subscriptions and
-/// evaluates their filters itself.
+/// evaluates their filters itself. The filters of groups, which no other process can evaluate, count apart: beyond the limit
+/// they fail.
 const PROCESS_COST: u32 = 4 * HIGHEST_COST;
 
 /// The owner of the filter: its index among the targets of a channel.
@@ -43,6 +45,8 @@ pub(super) struct Sieve<'a> {
     failed: Vec<(Whose, EvaluationError)>,
     /// The cost so far of the filters of the process in question.
     cost: u32,
+    /// The cost so far of the filters of groups, by the process that pays; `None` is this one.
+    group_costs: HashMap<Option<u32>, u32>,
 }
 
 /// Filters that could not be evaluated.
@@ -56,6 +60,7 @@ impl<'a> Sieve<'a> {
             message,
             failed: Vec::new(),
             cost: 0,
+            group_costs: HashMap::new(),
         }
     }
 
@@ -105,28 +110,36 @@ impl<'a> Sieve<'a> {
         self.passes(Whose::Here(index), filter)
     }
 
-    /// The same for a subscription of another process.
+    /// The same for a subscription of another process. True once the filters of that process have cost too much: it evaluates
+    /// the others itself.
     pub(super) fn passes_there(
         &mut self,
         at: usize,
         id: u32,
         filter: Option<&ChannelFilter>,
     ) -> bool {
-        if self.is_exhausted() && filter.is_some() {
-            self.failed
-                .push((Whose::There(at, id), EvaluationError::Cost));
-            return false;
-        }
-        self.passes(Whose::There(at, id), filter)
+        self.is_exhausted() || self.passes(Whose::There(at, id), filter)
     }
 
-    /// The same for a group. All members have the same filter.
-    pub(super) fn passes_group(&mut self, id: u32, filter: Option<&ChannelFilter>) -> bool {
-        if self.is_exhausted() && filter.is_some() {
+    /// The same for a group. All members have the same filter. The first of `payers` that can pays for it.
+    pub(super) fn passes_group(
+        &mut self,
+        id: u32,
+        filter: Option<&ChannelFilter>,
+        mut payers: impl Iterator<Item = Option<u32>>,
+    ) -> bool {
+        if filter.is_none() {
+            return true;
+        }
+        let spent = |payer: &Option<u32>| self.group_costs.get(payer).copied().unwrap_or(0);
+        let Some(payer) = payers.find(|payer| spent(payer) < PROCESS_COST) else {
             self.failed.push((Whose::Group(id), EvaluationError::Cost));
             return false;
-        }
-        self.passes(Whose::Group(id), filter)
+        };
+        self.begin_process();
+        let passes = self.passes(Whose::Group(id), filter);
+        *self.group_costs.entry(payer).or_default() += self.cost;
+        passes
     }
 
     pub(super) fn failed(self) -> FailedFilters {

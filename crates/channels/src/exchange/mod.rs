@@ -61,6 +61,7 @@ mod groups;
 #[cfg(test)]
 mod hostile;
 mod judge;
+mod known_filters;
 mod leaving;
 mod options;
 mod peer;

@@ -11,6 +11,7 @@ use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_seal::{Identity, Timestamp};
 
 use super::aftermath::PeerKey;
+use super::known_filters::KnownFilters;
 use super::receipt::Receipt;
 use super::share::Share;
 use super::stream::{IncomingStream, KeptFrame, OutgoingStream, Parcel};
@@ -119,8 +120,9 @@ impl RemoteSubscription {
         *self.stalled_since.lock().get_or_insert(now)
     }
 
-    /// Whether an event, or a message to one agent, was sent to it, as the subscription `id` of its process.
-    pub(super) fn is_target(&self, id: u32, parcel: &Parcel) -> bool {
+    /// Whether an event, or a message to one agent, was sent to it, as the subscription `id` of its process. `budget`: the cost
+    /// that its filter may still have. Once that is spent, the answer is no.
+    pub(super) fn is_target(&self, id: u32, parcel: &Parcel, budget: &mut u32) -> bool {
         let Ok(Frame::Event { head, targets, .. }) = Frame::decode(&parcel.head) else {
             return false;
         };
@@ -130,15 +132,22 @@ impl RemoteSubscription {
         let Ok(channel) = ChannelPath::new(head.channel) else {
             return false;
         };
-        let sees = self.takes_events && self.group.is_none() && self.pattern.matches(&channel);
+        let reads_it = self.reads_logs && head.persistence.is_persistent();
+        let takes = self.takes_events && self.group.is_none() && !reads_it;
+        let sees = takes && self.pattern.matches(&channel);
         sees && self.filter.as_ref().is_none_or(|filter| {
+            if *budget == 0 {
+                return false;
+            }
             let bytes = parcel.message();
             let limits = Limits {
                 message_length: bytes.len(),
                 ..Limits::default()
             };
             EncodedMessage::new(bytes, &limits).is_ok_and(|message| {
-                let passes = filter.matches(&head.to_header(channel), &message.message());
+                let header = head.to_header(channel);
+                let (passes, cost) = filter.evaluate(&header, &message.message());
+                *budget = budget.saturating_sub(cost);
                 passes.unwrap_or(false)
             })
         })
@@ -189,6 +198,8 @@ pub(super) struct Peer {
     /// The first frame to send again: it and later ones have come back, or may have come too early.
     pub(super) again_from: Option<u64>,
     pub(super) subscriptions: HashMap<u32, Arc<RemoteSubscription>>,
+    /// The filters of its subscriptions.
+    pub(super) filters: KnownFilters,
     /// The process's subscriptions when it was given up, until it has announced them again. The events that they miss
     /// are counted.
     pub(super) away: HashMap<u32, Arc<RemoteSubscription>>,
@@ -238,6 +249,7 @@ impl Peer {
             incoming: IncomingStream::default(),
             again_from: None,
             subscriptions: HashMap::new(),
+            filters: KnownFilters::default(),
             away: HashMap::new(),
             is_wanted: false,
             is_heard: false,

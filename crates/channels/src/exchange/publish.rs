@@ -229,7 +229,7 @@ impl Exchange {
                     // Each process gets as few frames as can name all of its subscriptions.
                     let named: Vec<&There> =
                         there.subscriptions.iter().filter(|it| wanted(it)).collect();
-                    if sieve.is_exhausted() && !is_kept(header) {
+                    if sieve.is_exhausted() {
                         // A process evaluates its own costly filters.
                         sieve.leave_to_process(at);
                         chosen.all(at, there);
@@ -237,9 +237,9 @@ impl Exchange {
                         chosen.name(at, &named);
                     }
                 }
-                sieve.begin_process();
                 for id in &targets.groups {
-                    if !sieve.passes_group(*id, self.groups.filter(*id)) {
+                    let filter = self.groups.filter(*id);
+                    if !sieve.passes_group(*id, filter, self.groups.payers(*id)) {
                         continue;
                     }
                     if header.qos.reliability == Reliability::BestEffort {
@@ -287,6 +287,7 @@ impl Exchange {
                             && it.subscription.agent != *publisher
                             && sieve.passes_there(at, it.id, it.subscription.filter.as_ref())
                     };
+                    // A process evaluates its costly filters itself, and declines for those that do not pass.
                     let asked: Vec<&There> =
                         there.subscriptions.iter().filter(|it| asked(it)).collect();
                     chosen.name(at, &asked);

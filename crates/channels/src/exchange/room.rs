@@ -113,7 +113,8 @@ impl Exchange {
             }
         }
         if !stalled.is_empty() {
-            self.leave_out(chosen, targets, &stalled, now);
+            let is_kept = publication.qos.persistence.is_persistent();
+            self.leave_out(chosen, targets, &stalled, is_kept, now);
         }
         None
     }
@@ -125,6 +126,7 @@ impl Exchange {
         chosen: &mut Chosen,
         targets: &ChannelReceivers,
         stalled: &[(usize, u32)],
+        is_kept: bool,
         now: Now,
     ) {
         for (place, there) in std::mem::take(&mut chosen.there).into_iter().enumerate() {
@@ -139,7 +141,9 @@ impl Exchange {
             let is_all = there.named.is_empty();
             // A frame that names subscriptions goes past their filters, which only their process has evaluated.
             let must_pass_all = is_all && has_filters(of_peer);
-            let gets = |it: &&There| it.uses.sees && (is_all || there.named.contains(&it.id));
+            let reads_it = |it: &There| is_kept && it.subscription.reads_logs;
+            let is_named = |it: &There| is_all || there.named.contains(&it.id);
+            let gets = |it: &&There| it.uses.sees && !reads_it(it) && is_named(it);
             let (passed, others): (Vec<&There>, Vec<&There>) = of_peer
                 .subscriptions
                 .iter()

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod filters;
 mod groups;
 mod judging;
 mod levels;
@@ -147,6 +148,14 @@ impl Scene {
     }
 
     fn publish_as(&mut self, qos: Qos) -> Result<Attempt<Reach>, PublishError> {
+        self.publish_with(qos, None)
+    }
+
+    fn publish_with(
+        &mut self,
+        qos: Qos,
+        receipt: Option<&Arc<Receipt>>,
+    ) -> Result<Attempt<Reach>, PublishError> {
         let publisher: Arc<str> = "publisher@factory".into();
         let message = AclMessage::new(Performative::Inform)
             .with_sender(sealbus_bus::aid_of(&publisher))
@@ -157,7 +166,7 @@ impl Scene {
             qos: &qos,
             message: &Arc::new(message),
             kept: None,
-            receipt: None,
+            receipt,
             turn: Turn::default(),
         };
         let now = self.now();

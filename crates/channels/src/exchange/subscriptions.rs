@@ -208,6 +208,15 @@ impl Exchange {
         }
     }
 
+    /// An agent drops its subscription. One that was disconnected has ended already, and its unread events had stayed for
+    /// the agent: now nobody takes them.
+    pub(crate) fn drop_subscription(&mut self, consumer: &Consumer, now: Now) {
+        self.unsubscribe(consumer.id, Ended::Cancelled, now);
+        let mut aftermath = Aftermath::default();
+        consumer.end(Ended::Cancelled, &mut aftermath);
+        self.settle(consumer.id, aftermath, now);
+    }
+
     /// Ends all subscriptions of an agent that has left.
     pub(crate) fn agent_left(&mut self, agent: &str, now: Now) {
         let ids: Vec<u32> = self

@@ -12,6 +12,7 @@ use super::peer::{RemoteSubscription, Untaken};
 use super::stream::KeptFrame;
 use super::{Exchange, Now, Outcome};
 use crate::event::{Mechanism, ReceivedEvent};
+use crate::filter::HIGHEST_COST;
 use crate::frame::{Frame, HeadMechanism};
 use crate::sealed::outline;
 
@@ -211,8 +212,11 @@ impl Exchange {
         };
         // Frames that were made before the subscription was known are for others.
         let first = moved_before.max(subscription.known_before);
+        let mut budget = HIGHEST_COST;
         let missed = peer.outgoing.kept_from(first).filter(|(_, kept)| {
-            kept.is_returnable && !kept.is_settled && subscription.is_target(id, &kept.parcel)
+            kept.is_returnable
+                && !kept.is_settled
+                && subscription.is_target(id, &kept.parcel, &mut budget)
         });
         let missed: Vec<u64> = missed.map(|(number, _)| number).collect();
         for number in missed {

@@ -49,12 +49,22 @@ impl<'a> Evaluation<'a> {
     }
 
     fn spend(&mut self, cost: usize) -> Result<(), EvaluationError> {
-        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
-        self.cost = self.cost.saturating_add(cost);
-        if self.cost > HIGHEST_COST {
-            return Err(EvaluationError::Cost);
+        match u32::try_from(cost) {
+            Ok(cost) if cost <= HIGHEST_COST - self.cost => {
+                self.cost += cost;
+                Ok(())
+            }
+            _ => {
+                self.cost = HIGHEST_COST;
+                Err(EvaluationError::Cost)
+            }
         }
-        Ok(())
+    }
+
+    /// Pays for searching the message, which an encoded one takes for each look at its parameters. A search steps over text
+    /// without reading it.
+    fn search(&mut self) -> Result<(), EvaluationError> {
+        self.spend(self.message.encoded_length().unwrap_or(0) / 1024)
     }
 
     /// Pays for looking at a value as a whole.
@@ -79,9 +89,13 @@ impl<'a> Evaluation<'a> {
                 .map(|item| self.value(item))
                 .collect::<Result<_, _>>()
                 .map(Value::List),
-            Node::Variable(variable) => self.variable(*variable),
+            Node::Variable(variable) => {
+                let value = self.variable(*variable)?;
+                self.look_at(&value)?;
+                Ok(value)
+            }
             Node::Property(name) => self.property(name),
-            Node::Has(name) => Ok(Value::Bool(self.find(name).is_some())),
+            Node::Has(name) => Ok(Value::Bool(self.find(name)?.is_some())),
             Node::Local(index) => {
                 let value = self.locals.get(*index).cloned();
                 let value = value.ok_or(EvaluationError::Type)?;
@@ -125,12 +139,11 @@ impl<'a> Evaluation<'a> {
                     TextTest::Contains => text.contains(part),
                 }))
             }
-            Node::Matches(text, regex) => {
+            Node::Matches(text, pattern) => {
                 let text = self.value(text)?;
                 let text = text.as_text()?;
-                // This is slower than a comparison, but linear in the text for any pattern.
-                self.spend(text.len() / 4)?;
-                Ok(Value::Bool(regex.is_match(text)))
+                self.spend(pattern.cost(text))?;
+                Ok(Value::Bool(pattern.is_match(text)))
             }
             Node::Convert(conversion, operand) => {
                 let value = self.value(operand)?;
@@ -206,7 +219,7 @@ impl<'a> Evaluation<'a> {
                 }
                 Ok(Value::Bool(is_in))
             }
-            Value::Properties => Ok(Value::Bool(self.find(item.as_text()?).is_some())),
+            Value::Properties => Ok(Value::Bool(self.find(item.as_text()?)?.is_some())),
             _ => Err(EvaluationError::Type),
         }
     }
@@ -272,28 +285,37 @@ impl<'a> Evaluation<'a> {
 
     fn variable(&mut self, variable: Variable) -> Evaluated<'a> {
         let message = self.message;
-        let expression = |value: Option<ExpressionRef<'a>>| match value {
-            None => Ok(Value::Text(Cow::Borrowed(""))),
-            Some(value) => value.text().map(Value::Text).ok_or(EvaluationError::Type),
-        };
         let text = |text: Cow<'a, str>| Ok(Value::Text(text));
         match variable {
             Variable::Performative => text(Cow::Owned(message.performative().to_string())),
-            Variable::Sender => text(Cow::Borrowed(message.sender().map_or("", |aid| aid.name()))),
+            Variable::Sender => {
+                self.search()?;
+                text(Cow::Borrowed(message.sender().map_or("", |aid| aid.name())))
+            }
             Variable::Receivers => self.names(message.receivers()),
             Variable::ReplyTo => self.names(message.reply_to()),
             Variable::Content => match message.content() {
                 None => text(Cow::Borrowed("")),
                 Some(ContentRef::Text(content)) => text(content),
-                Some(ContentRef::Bytes(_)) => Err(EvaluationError::ContentNotText),
+                Some(ContentRef::Bytes(bytes)) => {
+                    self.spend(bytes.len() / 64)?;
+                    Err(EvaluationError::ContentNotText)
+                }
             },
-            Variable::Language => expression(message.language()),
-            Variable::Encoding => expression(message.encoding()),
-            Variable::Ontology => expression(message.ontology()),
-            Variable::Protocol => text(message.protocol().unwrap_or_default()),
-            Variable::ConversationId => expression(message.conversation_id()),
-            Variable::ReplyWith => expression(message.reply_with()),
-            Variable::InReplyTo => expression(message.in_reply_to()),
+            Variable::Language => self.expression(message.language()),
+            Variable::Encoding => self.expression(message.encoding()),
+            Variable::Ontology => self.expression(message.ontology()),
+            Variable::Protocol => match message.protocol() {
+                Some(protocol) => text(protocol),
+                None => {
+                    // It may be a list.
+                    self.search()?;
+                    text(Cow::Borrowed(""))
+                }
+            },
+            Variable::ConversationId => self.expression(message.conversation_id()),
+            Variable::ReplyWith => self.expression(message.reply_with()),
+            Variable::InReplyTo => self.expression(message.in_reply_to()),
             Variable::Properties => Ok(Value::Properties),
             Variable::Channel => text(Cow::Borrowed(self.header.channel.as_str())),
             Variable::Mechanism => text(Cow::Borrowed(self.header.mechanism.as_str())),
@@ -305,27 +327,45 @@ impl<'a> Evaluation<'a> {
     }
 
     fn names(&mut self, agents: impl Iterator<Item = AidRef<'a>>) -> Evaluated<'a> {
-        let names: Vec<_> = agents
-            .map(|agent| Value::Text(Cow::Borrowed(agent.name())))
-            .collect();
-        self.spend(names.len())?;
-        Ok(Value::List(names))
+        self.search()?;
+        let names = agents.map(|agent| Value::Text(Cow::Borrowed(agent.name())));
+        Ok(Value::List(names.collect()))
+    }
+
+    /// The text of a standard parameter.
+    fn expression(&mut self, value: Option<ExpressionRef<'a>>) -> Evaluated<'a> {
+        let Some(value) = value else {
+            return Ok(Value::Text(Cow::Borrowed("")));
+        };
+        if let Some(text) = value.text() {
+            return Ok(Value::Text(text));
+        }
+        self.search()?;
+        Err(EvaluationError::Type)
     }
 
     fn property(&mut self, name: &str) -> Evaluated<'a> {
-        let value = self.find(name).ok_or(EvaluationError::NoProperty)?;
-        let value = Value::of_property(value)?;
+        let value = self.find(name)?.ok_or(EvaluationError::NoProperty)?;
+        let value = Value::of_property(value, &mut |cost| self.spend(cost))?;
         self.look_at(&value)?;
         Ok(value)
     }
 
     /// The parameter of that name, or of that name behind `X-`, which FIPA puts before user-defined names
     /// (FIPA00061, section 2.1).
-    fn find(&self, name: &str) -> Option<ExpressionRef<'a>> {
+    fn find(&mut self, name: &str) -> Result<Option<ExpressionRef<'a>>, EvaluationError> {
+        self.search()?;
         let mut prefixed = None;
         for (parameter, value) in self.message.user_defined() {
+            let size = match &value {
+                ExpressionRef::Word(text) => text.len(),
+                ExpressionRef::String(text) => text.len(),
+                ExpressionRef::Bytes(bytes) => bytes.len(),
+                _ => 0,
+            };
+            self.spend(1 + (parameter.len() + size) / 64)?;
             if parameter == name {
-                return Some(value);
+                return Ok(Some(value));
             }
             let rest = parameter
                 .strip_prefix("X-")
@@ -334,7 +374,7 @@ impl<'a> Evaluation<'a> {
                 prefixed = Some(value);
             }
         }
-        prefixed
+        Ok(prefixed)
     }
 }
 

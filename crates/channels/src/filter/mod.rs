@@ -4,6 +4,7 @@ mod evaluate;
 mod key;
 mod parser;
 mod part;
+mod text_pattern;
 mod token;
 mod value;
 
@@ -12,23 +13,24 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use regex::Regex;
 use sealbus_fipa::AclMessageRef;
 use thiserror::Error;
 
 use super::event::ChannelHeader;
 pub use key::EventKey;
+use text_pattern::TextPattern;
 pub use value::EvaluationError;
 
 /// The longest filter, in bytes.
 pub const LONGEST_FILTER: usize = 2048;
 /// How deep a filter nests.
 pub const DEEPEST_FILTER: usize = 32;
-/// The largest cost of one evaluation: about a unit for each operation and for each 64 bytes of text read or made.
+/// The largest cost of one evaluation: about a unit for each operation and for each 64 bytes of text read or made. `matches`
+/// reads its text once for each state of its pattern, and 16 times at least.
 pub const HIGHEST_COST: u32 = 50_000;
 /// The longest value of an [`EventKey`], in bytes.
 pub const LONGEST_KEY: usize = 1024;
-/// The size in bytes to which a regular expression may be compiled.
+/// The size in bytes to which the regular expressions of a filter may be compiled, all of them together.
 pub const LARGEST_PATTERN: usize = 256 << 10;
 
 /// An expression in the Common Expression Language (CEL) that a message may or may not fulfil.
@@ -61,6 +63,7 @@ pub const LARGEST_PATTERN: usize = 256 << 10;
 pub struct ChannelFilter {
     text: Arc<str>,
     root: Arc<Node>,
+    pattern_bytes: usize,
 }
 
 impl ChannelFilter {
@@ -70,9 +73,10 @@ impl ChannelFilter {
     /// [`FilterError`] with the place and what was expected there.
     pub fn new(text: &str) -> Result<Self, FilterError> {
         match parser::parse(text) {
-            Ok(root) => Ok(Self {
+            Ok((root, pattern_bytes)) => Ok(Self {
                 text: text.into(),
                 root: Arc::new(root),
+                pattern_bytes,
             }),
             Err((offset, problem)) => Err(FilterError::new(text, offset, problem)),
         }
@@ -95,13 +99,23 @@ impl ChannelFilter {
         self.evaluate(header, message).0
     }
 
-    /// The same, and the cost.
-    pub(crate) fn evaluate(
+    /// The same, and the cost: [`HIGHEST_COST`] at most.
+    pub fn evaluate(
         &self,
         header: &ChannelHeader,
         message: &AclMessageRef<'_>,
     ) -> (Result<bool, EvaluationError>, u32) {
         evaluate::evaluate(&self.root, header, message)
+    }
+
+    /// The bytes that its regular expressions take: [`LARGEST_PATTERN`] at most.
+    pub(crate) fn pattern_bytes(&self) -> usize {
+        self.pattern_bytes
+    }
+
+    /// Whether there is another copy of this filter.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.root) > 1
     }
 }
 
@@ -220,9 +234,15 @@ pub enum FilterProblem {
     /// An expression where a name is needed.
     #[error("a key is the name of one variable, such as properties.sensor, sender or channel")]
     NoKey,
-    /// The regular expression is not valid, or too large.
+    /// The regular expression is not valid.
     #[error("{0}")]
     Pattern(String),
+    /// The regular expressions take more than [`LARGEST_PATTERN`] when they are compiled.
+    #[error(
+        "the patterns of a filter may take {LARGEST_PATTERN} bytes together when they are compiled: repeat less often, or write [a-z] \
+         for \\w"
+    )]
+    LargePatterns,
 }
 
 /// A value written in the expression.
@@ -260,7 +280,7 @@ enum Node {
     Arithmetic(Arithmetic, Box<[Node; 2]>),
     Index(Box<[Node; 2]>),
     Text(TextTest, Box<[Node; 2]>),
-    Matches(Box<Node>, Box<Regex>),
+    Matches(Box<Node>, Box<TextPattern>),
     Convert(Conversion, Box<Node>),
     /// Tests whether all items of a list, or at least one, fulfil a condition.
     Quantified {

@@ -3,8 +3,8 @@
 use super::part::{At, Part, arithmetic, condition, deepest, matches, part};
 use super::token::{Kind, Token, tokens};
 use super::{
-    Arithmetic, Comparison, Conversion, DEEPEST_FILTER, FilterProblem, LONGEST_FILTER, Literal,
-    Node, TextTest, Variable, excerpt,
+    Arithmetic, Comparison, Conversion, DEEPEST_FILTER, FilterProblem, LARGEST_PATTERN,
+    LONGEST_FILTER, Literal, Node, TextTest, Variable, excerpt,
 };
 
 /// Words that CEL keeps for itself.
@@ -29,19 +29,19 @@ const RESERVED: [&str; 18] = [
     "while",
 ];
 
-/// Reads a condition.
-pub(super) fn parse(text: &str) -> At<Node> {
-    let part = read(text)?;
+/// Reads a condition. Returns also the bytes that its patterns take.
+pub(super) fn parse(text: &str) -> At<(Node, usize)> {
+    let (part, pattern_bytes) = read(text)?;
     condition(&part)?;
-    Ok(part.node)
+    Ok((part.node, pattern_bytes))
 }
 
 /// Reads an expression whose value need not be a truth value.
 pub(super) fn parse_value(text: &str) -> At<Node> {
-    Ok(read(text)?.node)
+    Ok(read(text)?.0.node)
 }
 
-fn read(text: &str) -> At<Part> {
+fn read(text: &str) -> At<(Part, usize)> {
     if text.len() > LONGEST_FILTER {
         return Err((0, FilterProblem::TooLong));
     }
@@ -51,10 +51,11 @@ fn read(text: &str) -> At<Part> {
         next: 0,
         nesting: 0,
         locals: Vec::new(),
+        room: LARGEST_PATTERN,
     };
     let part = parser.expression()?;
     parser.end()?;
-    Ok(part)
+    Ok((part, LARGEST_PATTERN - parser.room))
 }
 
 struct Parser<'a> {
@@ -64,6 +65,8 @@ struct Parser<'a> {
     nesting: usize,
     /// The variables of `all` and `exists` around.
     locals: Vec<&'a str>,
+    /// The bytes that further patterns may take.
+    room: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -403,7 +406,7 @@ impl<'a> Parser<'a> {
             }
             "matches" => {
                 let [text, pattern] = self.arguments(at, "matches", "a text and a pattern")?;
-                return matches(text, pattern);
+                return matches(text, pattern, &mut self.room);
             }
             "int" => Conversion::Int,
             "uint" => Conversion::Uint,
@@ -431,7 +434,7 @@ impl<'a> Parser<'a> {
             }
             "matches" => {
                 let [pattern] = self.arguments(at, "matches", "a pattern")?;
-                return matches(target, pattern);
+                return matches(target, pattern, &mut self.room);
             }
             "all" | "exists" => return self.quantified(target, name == "all"),
             "startsWith" => TextTest::StartsWith,

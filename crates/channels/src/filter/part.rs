@@ -1,10 +1,7 @@
 //! The parts of an expression while it is parsed: their depth, and the values that they cannot have.
 
-use regex::RegexBuilder;
-
-use super::{
-    Arithmetic, Conversion, DEEPEST_FILTER, FilterProblem, LARGEST_PATTERN, Literal, Node, Variable,
-};
+use super::text_pattern::TextPattern;
+use super::{Arithmetic, Conversion, DEEPEST_FILTER, FilterProblem, Literal, Node, Variable};
 
 /// A result, or a problem and its place.
 pub(super) type At<T> = Result<T, (usize, FilterProblem)>;
@@ -35,21 +32,17 @@ pub(super) fn arithmetic(operation: Arithmetic, left: Part, right: Part) -> At<P
     part(Node::Arithmetic(operation, Box::new(nodes)), at, depth)
 }
 
-pub(super) fn matches(text: Part, pattern: Part) -> At<Part> {
+/// `room`: the bytes that this pattern and later ones may take.
+pub(super) fn matches(text: Part, pattern: Part, room: &mut usize) -> At<Part> {
     let Node::Literal(Literal::Text(source)) = &pattern.node else {
         let expected = "a pattern that is a literal text";
         let function = "matches";
         return Err((pattern.at, FilterProblem::Arguments { function, expected }));
     };
-    let regex = RegexBuilder::new(source)
-        .size_limit(LARGEST_PATTERN)
-        .dfa_size_limit(LARGEST_PATTERN)
-        .nest_limit(DEEPEST_FILTER as u32)
-        .build();
-    let regex = regex.map_err(|error| (pattern.at, FilterProblem::Pattern(error.to_string())))?;
+    let compiled = TextPattern::new(source, room).map_err(|problem| (pattern.at, problem))?;
     let (at, depth) = (text.at, text.depth);
     part(
-        Node::Matches(Box::new(text.node), Box::new(regex)),
+        Node::Matches(Box::new(text.node), Box::new(compiled)),
         at,
         depth,
     )

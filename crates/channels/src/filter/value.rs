@@ -64,8 +64,11 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value of a user-defined parameter.
-    pub(super) fn of_property(value: ExpressionRef<'a>) -> Result<Self, EvaluationError> {
+    /// The value of a user-defined parameter. `pay`: for each item of a list, and for the digits of a number.
+    pub(super) fn of_property(
+        value: ExpressionRef<'a>,
+        pay: &mut dyn FnMut(usize) -> Result<(), EvaluationError>,
+    ) -> Result<Self, EvaluationError> {
         Ok(match value {
             ExpressionRef::Word("true") => Self::Bool(true),
             ExpressionRef::Word("false") => Self::Bool(false),
@@ -73,6 +76,7 @@ impl<'a> Value<'a> {
             ExpressionRef::String(text) => Self::Text(text),
             ExpressionRef::Number(number) => {
                 let number = number.to_owned();
+                pay(number.as_str().len() / 64)?;
                 match number.as_i64() {
                     Some(value) => Self::Int(value),
                     None => Self::Double(number.as_f64()),
@@ -82,7 +86,11 @@ impl<'a> Value<'a> {
             ExpressionRef::Bytes(_) => return Err(EvaluationError::Type),
             // The depth of a decoded message is limited.
             ExpressionRef::List(items) => {
-                Self::List(items.map(Self::of_property).collect::<Result<_, _>>()?)
+                let item = |item| {
+                    pay(1)?;
+                    Self::of_property(item, pay)
+                };
+                Self::List(items.map(item).collect::<Result<_, _>>()?)
             }
         })
     }

@@ -257,6 +257,37 @@ async fn everyone_is_asked_and_who_is_silent_is_known() {
 }
 
 #[tokio::test]
+async fn a_request_without_end_stops_no_clock() {
+    let bus = bus();
+    let channels = Channels::of(&bus);
+    let (alice, _a) = agent(&bus, "alice");
+    let (bob, _b) = agent(&bus, "bob");
+    let answering = on("/offers").answering();
+    let mut subscription = channels.subscribe(&bob, answering).unwrap();
+    let (channel, qos) = (path("/offers"), Qos::default());
+    let ask = |within| {
+        let options = RequestOptions::within(within);
+        channels.request(&alice, &channel, &qos, say("a box?"), options)
+    };
+    // Clocks cannot name the ends of these times.
+    let for_ever = Duration::from_secs(10_000_000_000_000_000_000);
+    for within in [Duration::MAX, for_ever] {
+        let replies = ask(within).await.unwrap();
+        // The task that keeps time sets its alarm.
+        tokio::task::yield_now().await;
+        let request = timeout(LONG, subscription.recv()).await.unwrap().unwrap();
+        let asked = request.message.clone().into_message();
+        let reply = asked.create_reply(Performative::Propose);
+        subscription.reply(&request, reply).await.unwrap();
+        let answers = timeout(LONG, replies.all()).await.unwrap();
+        assert_eq!(answers.replies.len(), 1);
+    }
+    let replies = ask(Duration::from_millis(10)).await.unwrap();
+    let answers = timeout(LONG, replies.all()).await.unwrap();
+    assert_eq!(answers.unanswered.len(), 1);
+}
+
+#[tokio::test]
 async fn filters_and_their_errors() {
     let bus = bus();
     let channels = Channels::of(&bus);

@@ -131,3 +131,40 @@ async fn a_publisher_can_wait_until_the_agents_have_it() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn events_that_a_disconnected_subscription_leaves_unread_are_reported() {
+    let bus = bus();
+    let channels = Channels::of(&bus);
+    let (alice, _a) = agent(&bus, "alice");
+    let (bob, _b) = agent(&bus, "bob");
+    let limits = QueueLimits {
+        events: 1,
+        bytes: 1 << 20,
+    };
+    let options = on("/dates").with_policy(FlowPolicy::Disconnect);
+    let subscription = channels
+        .subscribe(&bob, options.with_limits(limits))
+        .unwrap();
+    let (channel, qos) = (path("/dates"), Qos::default());
+    let acknowledged = Qos {
+        acknowledgement: Some(Acknowledgement::ReceiverAgent),
+        ..qos
+    };
+    let first = channels.publish(&alice, &channel, &acknowledged, say("1"));
+    tokio::pin!(first);
+    tokio::select! {
+        biased;
+        _ = &mut first => panic!("nobody has it"),
+        () = tokio::task::yield_now() => {}
+    }
+    let second = channels.publish(&alice, &channel, &qos, say("2"));
+    second.await.unwrap();
+    assert_eq!(subscription.ended(), Some(Ended::Disconnected));
+    drop(subscription);
+    let error = timeout(LONG, first).await.unwrap().unwrap_err();
+    assert!(
+        matches!(error, PublishError::Unacknowledged { .. }),
+        "{error}"
+    );
+}

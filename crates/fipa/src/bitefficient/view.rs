@@ -25,6 +25,11 @@ impl<'a> View<'a> {
         Self { bytes, layout }
     }
 
+    /// With the end mark.
+    pub(crate) fn length(&self) -> usize {
+        self.layout.end as usize
+    }
+
     fn at(&self, parameter: Parameter) -> Option<Parser<'a, ()>> {
         let offset = self.layout.offsets.get(parameter)?;
         Some(Parser::checked(self.bytes, offset))

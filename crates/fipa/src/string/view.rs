@@ -26,6 +26,10 @@ impl<'a> View<'a> {
         Self { bytes, layout }
     }
 
+    pub(crate) fn length(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn at(&self, parameter: Parameter) -> Option<Lexer<'a>> {
         let offset = self.layout.offsets.get(parameter)?;
         Some(Lexer::new(self.bytes, offset))

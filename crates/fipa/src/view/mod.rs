@@ -71,6 +71,16 @@ impl<'a> AclMessageRef<'a> {
         }
     }
 
+    /// The length in bytes of an encoded message, which looks at parameters may search to its end; `None` of an owned one.
+    #[inline]
+    pub fn encoded_length(&self) -> Option<usize> {
+        match self.0 {
+            Source::Owned(_) => None,
+            Source::BitEfficient(view) => Some(view.length()),
+            Source::String(view) => Some(view.length()),
+        }
+    }
+
     /// Of a message in the bit-efficient encoding with content of bytes: the bytes before the parameter of the content, the
     /// content, and the bytes behind it up to the end of the message.
     pub fn around_content(&self) -> Option<[&'a [u8]; 3]> {

@@ -6,11 +6,14 @@ use sealbus_control::channel_log::FilterVerdict;
 use sealbus_control::{Blob, Fault, FaultCode};
 use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
 
+use super::reading::MOST_COST;
+
 /// Most filters in one question.
 pub(super) const MOST_FILTERS: usize = 256;
 
-/// Whether an event passes each filter; without an event, whether each expression is a filter. This takes up to
-/// [`HIGHEST_COST`](sealbus_channels::HIGHEST_COST) for each filter, so the caller gives it a thread of its own.
+/// Whether an event passes each filter; without an event, whether each expression is a filter. Filters that cost more than
+/// [`MOST_COST`] together get no verdict from there on, but the first of them always gets one. This takes long enough that
+/// the caller gives it a thread of its own.
 ///
 /// # Errors
 /// [`FaultCode::BadRequest`] if there are too many filters, or the event cannot be read.
@@ -22,7 +25,7 @@ pub(super) fn judge(filters: &[String], event: Option<Blob>) -> Result<Vec<Filte
         )));
     }
     let Some(event) = event else {
-        return Ok(filters.iter().map(|text| verdict(text, None)).collect());
+        return Ok(filters.iter().map(|text| verdict(text, None).0).collect());
     };
     let frame = Frame::decode(&event.0).map_err(|error| refuse(error.to_string()))?;
     let Frame::Keep { head, body, .. } = frame else {
@@ -36,27 +39,38 @@ pub(super) fn judge(filters: &[String], event: Option<Blob>) -> Result<Vec<Filte
     let message =
         bitefficient::decode_ref(body, &limits).map_err(|error| refuse(error.to_string()))?;
     let event = (head.to_header(channel), message);
-    let verdicts = filters.iter().map(|text| verdict(text, Some(&event)));
-    Ok(verdicts.collect())
+    let mut left = MOST_COST;
+    let mut verdicts = Vec::with_capacity(filters.len());
+    for text in filters {
+        let (verdict, cost) = verdict(text, Some(&event));
+        verdicts.push(verdict);
+        left = left.saturating_sub(cost);
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(verdicts)
 }
 
-fn verdict(text: &str, event: Option<&(ChannelHeader, AclMessageRef<'_>)>) -> FilterVerdict {
+/// The verdict of one filter, and the cost of evaluating it.
+fn verdict(text: &str, event: Option<&(ChannelHeader, AclMessageRef<'_>)>) -> (FilterVerdict, u32) {
     let failed = |problem: String| FilterVerdict {
         passes: false,
         problem: Some(problem),
     };
     let filter = match ChannelFilter::new(text) {
         Ok(filter) => filter,
-        Err(error) => return failed(error.to_string()),
+        Err(error) => return (failed(error.to_string()), 0),
     };
-    let passes = event.map_or(Ok(true), |(header, message)| {
-        filter.matches(header, message)
+    let (passes, cost) = event.map_or((Ok(true), 0), |(header, message)| {
+        filter.evaluate(header, message)
     });
-    match passes {
+    let verdict = match passes {
         Ok(passes) => FilterVerdict {
             passes,
             problem: None,
         },
         Err(error) => failed(error.to_string()),
-    }
+    };
+    (verdict, cost)
 }

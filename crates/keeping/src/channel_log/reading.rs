@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use sealbus_channels::frame::Frame;
 use sealbus_channels::{
-    ChannelFilter, ChannelPath, ChannelPattern, EvaluationError, EventKey, Moment, Persistence,
+    ChannelFilter, ChannelPath, ChannelPattern, EvaluationError, EventKey, HIGHEST_COST, Moment,
+    Persistence,
 };
 use sealbus_fipa::{Limits, bitefficient};
 use sealbus_journal::{JournalError, ReadFrom, Record};
@@ -20,14 +21,34 @@ use sealbus_control::{Blob, Fault, FaultCode};
 
 /// The longest time that a reader waits for events.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Most events and bytes that are examined for one answer. A filter may leave few of them.
-const MOST_LOOKED_AT: (usize, usize) = (20_000, 32 << 20);
+/// The most that is examined for one answer. A filter may leave little of it.
+const MOST_EFFORT: Effort = Effort {
+    events: 20_000,
+    bytes: 32 << 20,
+    cost: MOST_COST,
+};
+/// The cost of evaluating filters for one answer: far more than usual filters cost for that many events.
+pub(super) const MOST_COST: u32 = 20 * HIGHEST_COST;
 /// Most durable subscriptions of one agent.
 pub(super) const MOST_DURABLE: usize = if cfg!(test) { 8 } else { 256 };
 /// Most events and bytes of one answer.
 const MOST_GIVEN: (usize, usize) = (512, 1 << 20);
 /// Most events of one answer that gives the last event of each key.
 const MOST_KEYS: usize = 16_384;
+
+/// The rest of what may be examined for an answer.
+struct Effort {
+    events: usize,
+    bytes: usize,
+    /// Of evaluating filters.
+    cost: u32,
+}
+
+impl Effort {
+    fn is_spent(&self) -> bool {
+        self.events == 0 || self.bytes == 0 || self.cost == 0
+    }
+}
 
 /// A question whose parts have been checked.
 struct CheckedQuestion {
@@ -136,7 +157,7 @@ impl KeptChannelLogs {
             (question.events as usize).clamp(1, most),
             (question.bytes as usize).clamp(1, MOST_GIVEN.1),
         );
-        let mut effort = MOST_LOOKED_AT;
+        let mut effort = MOST_EFFORT;
         for log in logs {
             let may_read = |path: &ChannelPath| {
                 obeyed
@@ -159,7 +180,7 @@ impl KeptChannelLogs {
             if is_known && position >= log.stream.end() && log.damage.lock().is_none() {
                 continue;
             }
-            if is_known && (room.0 == 0 || room.1 == 0 || effort.0 == 0 || effort.1 == 0) {
+            if is_known && (room.0 == 0 || room.1 == 0 || effort.is_spent()) {
                 continue;
             }
             let piece = piece(wanted, &log, position, &mut room, &mut effort);
@@ -244,7 +265,7 @@ fn piece(
     log: &ChannelLog,
     position: u64,
     room: &mut (usize, usize),
-    effort: &mut (usize, usize),
+    effort: &mut Effort,
 ) -> LogPiece {
     let again = given_before(wanted, log);
     let mut piece = LogPiece {
@@ -262,7 +283,7 @@ fn piece(
     let mut events = BTreeMap::new();
     let mut last_of = HashMap::new();
     let mut reader = log.stream.read(ReadFrom::Number(position));
-    while room.0 > 0 && effort.0 > 0 && effort.1 > 0 {
+    while room.0 > 0 && !effort.is_spent() {
         let record = match reader.next_record() {
             Ok(Some(record)) => record,
             Ok(None) => {
@@ -279,9 +300,9 @@ fn piece(
             }
         };
         let size = record.payload.len();
-        effort.0 -= 1;
-        effort.1 = effort.1.saturating_sub(size);
-        let wish = wish(wanted, &record, now).unwrap_or_else(|problem| {
+        effort.events -= 1;
+        effort.bytes = effort.bytes.saturating_sub(size);
+        let wish = wish(wanted, &record, now, &mut effort.cost).unwrap_or_else(|problem| {
             if piece.filter_errors == 0 {
                 piece.filter_problem = problem.to_string();
             }
@@ -348,9 +369,14 @@ enum Wish {
     LastOf(String),
 }
 
-/// Decides which part of an event the subscription wants. Fails if the filter cannot be evaluated for the event, or if
-/// the event has no key.
-fn wish(wanted: &CheckedQuestion, record: &Record, now: Moment) -> Result<Wish, EvaluationError> {
+/// Decides which part of an event the subscription wants, and takes the cost of its filter from `cost`. Fails if the filter
+/// cannot be evaluated for the event, or if the event has no key.
+fn wish(
+    wanted: &CheckedQuestion,
+    record: &Record,
+    now: Moment,
+    cost: &mut u32,
+) -> Result<Wish, EvaluationError> {
     // Every reader reports that the event cannot be read.
     let unreadable = || {
         Ok(match wanted.last_per {
@@ -385,10 +411,12 @@ fn wish(wanted: &CheckedQuestion, record: &Record, now: Moment) -> Result<Wish, 
     };
     let mut header = head.to_header(channel);
     header.number = record.number;
-    if let Some(filter) = &wanted.filter
-        && !filter.matches(&header, &view)?
-    {
-        return Ok(Wish::Nothing);
+    if let Some(filter) = &wanted.filter {
+        let (passes, spent) = filter.evaluate(&header, &view);
+        *cost = cost.saturating_sub(spent);
+        if !passes? {
+            return Ok(Wish::Nothing);
+        }
     }
     match &wanted.last_per {
         None => Ok(Wish::Each),

@@ -168,10 +168,8 @@ async fn an_agent_has_so_many_durable_subscriptions_on_a_node() {
     logs.read(question("name-0", None)).await.unwrap();
 }
 
-#[tokio::test]
-async fn filters_are_judged_for_a_process_that_has_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let logs = Arc::new(open(folder.path()));
+/// The event 3 on `/offers/tea`, in the form in which it is kept.
+fn event_frame() -> Vec<u8> {
     let mut message = AclMessage::new(Performative::Inform);
     message.content = Some(Content::Text("tea".into()));
     let mut body = Vec::new();
@@ -190,6 +188,58 @@ async fn filters_are_judged_for_a_process_that_has_none() {
         body,
     }
     .encode(&mut frame);
+    frame
+}
+
+/// A filter that every event passes, at a cost below the limit.
+fn costly_filter() -> String {
+    let numbers: Vec<String> = (0..80).map(|it| it.to_string()).collect();
+    let list = format!("[{}]", numbers.join(","));
+    format!("{list}.all(a, {list}.all(b, a + b >= 0))")
+}
+
+#[tokio::test]
+async fn a_reader_with_a_costly_filter_gets_its_events_in_several_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = Arc::new(open(folder.path()));
+    logs.obey(&rules());
+    make(&logs, "/offers/tea", "alice").unwrap();
+    let offers = logs.logs.lock()["/offers/tea"].clone();
+    let payload = bytes::Bytes::from(event_frame());
+    for _ in 0..60 {
+        let record = sealbus_journal::NewRecord {
+            payload: payload.clone(),
+            ..Default::default()
+        };
+        offers.stream.append(record).unwrap().await.unwrap();
+    }
+    let (mut next, mut answers) = (1, Vec::<usize>::new());
+    while answers.iter().sum::<usize>() < 60 {
+        let asked = LogQuestion {
+            filter: costly_filter(),
+            events: 1000,
+            bytes: 1 << 20,
+            ..question("tea", Some(&[("/offers/tea", next)]))
+        };
+        let LogAnswer::Read { pieces } = logs.read(asked).await.unwrap() else {
+            panic!("no pieces");
+        };
+        next = pieces[0].next;
+        answers.push(pieces[0].events.len());
+        assert_eq!(pieces[0].filter_errors, 0);
+    }
+    let each = (reading::MOST_COST / 30_000) as usize;
+    assert!(
+        answers.iter().all(|it| (1..=each).contains(it)),
+        "{answers:?}"
+    );
+}
+
+#[tokio::test]
+async fn filters_are_judged_for_a_process_that_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = Arc::new(open(folder.path()));
+    let frame = event_frame();
     let judge = async |filters: &[&str], event: Option<Blob>| {
         let filters = filters.iter().map(|text| (*text).to_owned()).collect();
         let agent = "usher".to_owned();
@@ -227,6 +277,14 @@ async fn filters_are_judged_for_a_process_that_has_none() {
         .await
         .unwrap_err();
     assert_eq!(fault.code, FaultCode::BadRequest);
+    // Filters that cost too much together are judged in several questions.
+    let costly = costly_filter();
+    let verdicts = judge(&[&*costly; judging::MOST_FILTERS], event())
+        .await
+        .unwrap();
+    assert!(verdicts.iter().all(|it| it.passes));
+    let most = (reading::MOST_COST / 30_000) as usize;
+    assert!((1..=most).contains(&verdicts.len()), "{}", verdicts.len());
     let many = vec!["true"; judging::MOST_FILTERS + 1];
     assert_eq!(
         judge(&many, event()).await.unwrap_err().code,

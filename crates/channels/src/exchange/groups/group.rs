@@ -96,6 +96,8 @@ impl Member {
 pub(super) struct Group {
     pub(super) key: GroupKey,
     pub(super) filter: Option<ChannelFilter>,
+    /// The process of its first member; `None` is this one.
+    pub(super) opened_by: Option<u32>,
     members: BTreeMap<MemberKey, Member>,
     /// The members that may get one more, the least busy first, and of those the one that has waited longest.
     free: BTreeSet<(usize, u64, MemberKey)>,
@@ -114,7 +116,11 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn new(key: GroupKey, filter: Option<ChannelFilter>) -> Self {
+    pub(super) fn new(
+        key: GroupKey,
+        filter: Option<ChannelFilter>,
+        opened_by: Option<u32>,
+    ) -> Self {
         // Room is checked before, for all that is held together.
         let unlimited = QueueLimits {
             events: usize::MAX,
@@ -123,6 +129,7 @@ impl Group {
         Self {
             key,
             filter,
+            opened_by,
             members: BTreeMap::new(),
             free: BTreeSet::new(),
             first: VecDeque::new(),

@@ -12,6 +12,7 @@ mod group;
 mod held;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +76,8 @@ impl Groups {
                 self.next += 1;
                 self.index.insert(&key.pattern, id);
                 self.by_key.insert(key.clone(), id);
-                self.groups.insert(id, Group::new(key, filter.cloned()));
+                let group = Group::new(key, filter.cloned(), member.0);
+                self.groups.insert(id, group);
                 id
             }
         };
@@ -158,6 +160,16 @@ impl Groups {
 
     pub(super) fn filter(&self, id: u32) -> Option<&ChannelFilter> {
         self.groups.get(&id)?.filter.as_ref()
+    }
+
+    /// The processes that may pay for the filter of a group: the one that opened it, and those of its members. So a
+    /// stranger who opened the group of others takes nothing from them. `None` is this process.
+    pub(super) fn payers(&self, id: u32) -> impl Iterator<Item = Option<u32>> {
+        let group = self.groups.get(&id).into_iter();
+        group.flat_map(|group| {
+            let members = group.members().map(|(key, _)| key.0);
+            iter::once(group.opened_by).chain(members)
+        })
     }
 
     pub(super) fn members(&self, id: u32) -> impl Iterator<Item = MemberKey> {

@@ -1,7 +1,9 @@
 //! The receivers of a channel, and what is kept for those that are gone.
 
+use sealbus_bus::Acknowledgement;
+
 use super::*;
-use crate::flow::QueueLimits;
+use crate::flow::{FlowPolicy, QueueLimits};
 
 #[test]
 fn subscriptions_to_other_channels_leave_the_receivers_of_a_channel_as_they_are() {
@@ -45,4 +47,37 @@ fn the_gates_of_subscriptions_that_ended_are_not_kept() {
     }
     let gates = scene.exchanges[0].stalls.len();
     assert!(gates <= 2, "{gates} gates are kept");
+}
+
+#[test]
+fn a_publisher_elsewhere_hears_that_a_disconnected_subscription_leaves_its_event_unread() {
+    let mut scene = Scene::new(2);
+    let limits = QueueLimits {
+        events: 1,
+        bytes: 8 << 10,
+    };
+    let options = SubscriptionOptions::new(ChannelPattern::new("/dates").unwrap())
+        .with_policy(FlowPolicy::Disconnect)
+        .with_limits(limits);
+    let now = scene.now();
+    let slow: Arc<str> = "slow@factory".into();
+    let slow = scene.exchanges[1].subscribe(&slow, options, now).unwrap();
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    let receipt = Arc::<Receipt>::default();
+    let qos = Qos {
+        acknowledgement: Some(Acknowledgement::ReceiverAgent),
+        ..Qos::default()
+    };
+    let published = scene.publish_with(qos, Some(&receipt));
+    assert!(matches!(published, Ok(Attempt::Done(_))));
+    // There is no room for a second one.
+    scene.reaches(1);
+    scene.pass(Duration::from_secs(1));
+    assert_eq!(slow.ended(), Some(Ended::Disconnected));
+    assert_eq!((slow.counts().0, receipt.outcome()), (1, None));
+    let now = scene.now();
+    scene.exchanges[1].drop_subscription(&slow, now);
+    scene.pass(Duration::from_secs(1));
+    assert!(matches!(receipt.outcome(), Some(Err(_))));
 }

@@ -83,13 +83,18 @@ final class ChannelLogs {
         List<String> left = new ArrayList<>(filters);
         while (!left.isEmpty()) {
             List<String> some = List.copyOf(left.subList(0, Math.min(left.size(), MOST_FILTERS)));
-            left.subList(0, some.size()).clear();
             Map<String, Object> request = new HashMap<>(Map.of("log", "judge", "agent", agent, "filters", some));
             if (head != null) {
                 request.put("event", frame(0, 0, head, body));
             }
             List<?> answers = Json.list(ask(node, request), "verdicts");
-            for (int i = 0; i < some.size(); i++) {
+            // Filters that cost much together are judged in several questions.
+            int judged = Math.min(answers.size(), some.size());
+            if (judged == 0) {
+                throw new IOException("node " + node + " judges none of " + some.size() + " filters");
+            }
+            left.subList(0, judged).clear();
+            for (int i = 0; i < judged; i++) {
                 Object answer = answers.get(i);
                 boolean passes = Boolean.TRUE.equals(Json.member(answer, "passes"));
                 verdicts.put(some.get(i), new Verdict(passes, (String) Json.member(answer, "problem")));
