@@ -223,15 +223,15 @@ impl PyAgentHandle {
 
     /// Waits for room for the rest that `try_send` returned.
     fn finish(&self, pump: &PyPump, call: u64, unsent: &PyUnsent, is_answer: bool) -> PyResult<()> {
-        let Some(unsent) = unsent.0.lock().take() else {
+        let Some(mut unsent) = unsent.0.lock().take() else {
             return Err(error::platform("this message was finished before"));
         };
         let outbox = self.with(|handle| handle.outbox().clone())?;
         let agent = self.aid.name.clone();
         pump.call(call, async move {
             let outcome = match is_answer {
-                true => outbox.finish_answer(unsent).await,
-                false => outbox.finish(unsent).await,
+                true => outbox.finish_answer(&mut unsent).await,
+                false => outbox.finish(&mut unsent).await,
             };
             move |py: Python<'_>| match outcome {
                 Ok(()) => Ok(py.None()),

@@ -9,7 +9,8 @@ import contextlib
 import json
 import socket
 import struct
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 import grpc
 from a2a.types import GetTaskRequest, ListTasksRequest, ListTasksResponse, SendMessageRequest, Task
@@ -101,26 +102,40 @@ def frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
     return struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
 
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"")
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+PREFACE = HELLO + frame(4, 0, 0, b"")
 
 
-def status_over_http2(door: Door, path: str, body: bytes, **fields: str) -> int:
-    """The status of an answer over HTTP/2. HPACK allows to write all names and values as they are."""
+def head_of(door: Door, method: str, path: str, **fields: str) -> bytes:
+    """The head of a request over HTTP/2. HPACK allows to write all names and values as they are."""
 
     def text(value: str) -> bytes:
         return _length(value.encode()) + value.encode()
 
-    named = {":method": "POST", ":scheme": "http", ":path": path, ":authority": ":".join(map(str, door.place))}
+    named = {":method": method, ":scheme": "http", ":path": path, ":authority": ":".join(map(str, door.place))}
     named |= {name.lower().replace("_", "-"): value for name, value in fields.items()}
-    head = b"".join(b"\0" + text(name) + text(value) for name, value in named.items())
+    return b"".join(b"\0" + text(name) + text(value) for name, value in named.items())
+
+
+def statuses(read: BinaryIO) -> Iterator[int]:
+    """The statuses of the answers on a connection of HTTP/2, as they come."""
+    while True:
+        begun = read.read(9)
+        assert len(begun) == 9, "the connection ended without an answer"
+        told = read.read(int.from_bytes(begun[:3], "big"))
+        if begun[3] == 1:
+            yield _status(told)
+
+
+def status_over_http2(door: Door, path: str, body: bytes, **fields: str) -> int:
+    """The status of an answer over HTTP/2."""
     with socket.create_connection(door.place, DEADLINE) as stream, stream.makefile("rb") as read:
-        stream.sendall(PREFACE + frame(1, 4, 1, head) + frame(0, 1, 1, body))
-        while True:
-            begun = read.read(9)
-            assert len(begun) == 9, "the connection ended without an answer"
-            told = read.read(int.from_bytes(begun[:3], "big"))
-            if begun[3] == 1:
-                break
+        stream.sendall(PREFACE + frame(1, 4, 1, head_of(door, "POST", path, **fields)) + frame(0, 1, 1, body))
+        return next(statuses(read))
+
+
+def _status(told: bytes) -> int:
+    """The status in the head of an answer."""
     if told[0] & 0x80:
         # The commonest statuses have numbers of their own.
         return {8: 200, 12: 400, 13: 404, 14: 500}[told[0] & 0x7F]
@@ -179,6 +194,20 @@ def test_connections_of_http2_that_are_none(door: Door) -> None:
         assert door.send("GET", "/agents/echo/tasks")[0] == 200
         for stream in silent:
             stream.close()
+
+
+def test_answers_for_everybody_that_nobody_reads_have_an_end(door: Door) -> None:
+    asked = head_of(door, "GET", "/.well-known/jwks.json")
+    listed = head_of(door, "GET", "/agents/echo/tasks", A2A_Version="1.0", **door.headers("assistant"))
+    # The initial window of a stream: no byte of an answer may come.
+    hello = HELLO + frame(4, 0, 0, struct.pack(">HI", 4, 0))
+    with honest(door), socket.create_connection(door.place, DEADLINE) as stream, stream.makefile("rb") as read:
+        stream.sendall(hello + b"".join(frame(1, 5, 2 * it + 1, asked) for it in range(5)))
+        told = statuses(read)
+        assert sorted(next(told) for _ in range(5)) == [200] * 4 + [429]
+        # A caller has places of its own.
+        stream.sendall(frame(1, 5, 11, listed))
+        assert next(told) == 200
 
 
 def test_a_stream_of_grpc_that_nobody_reads_gives_its_place_back(door: Door) -> None:

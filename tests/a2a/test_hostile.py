@@ -18,7 +18,7 @@ from a2a.types import SubscribeToTaskRequest
 
 from conftest import Door, opened
 from harness import DEADLINE, bounded, wait_for
-from strangers import strangers
+from strangers import has_ended, strangers
 
 CARD = "/.well-known/agent-card.json"
 
@@ -307,12 +307,26 @@ def test_a_revoked_caller_is_cut_off(door: Door) -> None:
     def state(agent: str, asked: dict[str, object]) -> str:
         return str(door.call(agent, "SendMessage", asked, caller="auditor")["result"]["task"]["status"]["state"])
 
+    def status(path: str) -> int:
+        return door.send("GET", path, caller="auditor")[0]
+
     assert state("echo", message()) == "TASK_STATE_COMPLETED"
+    assert status("/agents/echo/tasks") == 200
     endless = message(parts=[{"data": {"count": 1_000_000, "pause": 0.005}}], metadata={"skill": "slow"})
-    with honest(door), ThreadPoolExecutor() as others:
-        # It waits for an answer meanwhile.
+    with honest(door), ThreadPoolExecutor() as others, socket.create_connection(door.place, DEADLINE) as stream:
+        # It waits for an answer meanwhile, and reads a stream.
         waiting = others.submit(state, "clock", endless)
-        wait_for(lambda: at_work(door), "the task to be at work")
+        (task,) = wait_for(lambda: at_work(door), "the task to be at work")
+        head = "\r\n".join([
+            f"POST /agents/clock/tasks/{task}:subscribe HTTP/1.1", "Host: {}:{}".format(*door.place),
+            f"Authorization: Bearer {door.keys['auditor']}", "A2A-Version: 1.0", "Content-Length: 0", "Connection: close", "", "",
+        ])  # fmt: skip
+        stream.sendall(head.encode())
+        assert stream.recv(12) == b"HTTP/1.1 200"
         door.factory.tell("ca", "revoke", "auditor")
         assert waiting.result(DEADLINE) == "TASK_STATE_FAILED"
-        wait_for(lambda: state("echo", message()) == "TASK_STATE_FAILED", "the revoked caller to be refused")
+        # Its key opens nothing more, not even its old tasks.
+        wait_for(lambda: status("/agents/echo/tasks") == 401, "the revoked caller to be refused")
+        assert status(f"/agents/clock/tasks/{task}") == status("/agents/echo" + CARD) == 401
+        assert door.send("POST", "/agents/echo", say(), caller="auditor")[0] == 401
+        wait_for(lambda: has_ended(stream), "the end of the open stream")

@@ -61,6 +61,7 @@ UNPROVED = {
 """Servers of gRPC that do not prove their name, although the server of their card does."""
 BAD_ANSWERS = {
     "line": "an event of its stream has more than 8388608 bytes",
+    "ids": "its answer cannot be read",
     "foreign": "it told of another task",
     "number": "it answered a request that it was not asked",
     "page": "its answer cannot be read",

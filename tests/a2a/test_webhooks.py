@@ -199,6 +199,54 @@ def test_a_repeated_message_adds_no_second_webhook(posting: Door, hooks: Hooks) 
     posting.call("clock", "CancelTask", {"id": first})
 
 
+def test_a_message_that_comes_again_takes_no_event_from_its_webhook(posting: Door, hooks: Hooks) -> None:
+    # The first event is posted after seconds, and the task has ended long before.
+    url, hook = hooks.new("patient", 503, 503, 200)
+    message = {"messageId": "patient", "role": "ROLE_USER", "parts": [{"data": {"count": 2}}]}
+    configuration = {"returnImmediately": True, "taskPushNotificationConfig": {"url": url}}
+    params = {"message": message, "metadata": {"skill": "slow"}, "configuration": configuration}
+    task = posting.call("clock", "SendMessage", params)["result"]["task"]["id"]
+    state = lambda: posting.call("clock", "GetTask", {"id": task})["result"]["status"]["state"]  # noqa: E731
+    wait_for(lambda: state() == "TASK_STATE_COMPLETED", "the task to end", also=posting.factory.logs)
+    assert posting.call("clock", "SendMessage", params)["result"]["task"]["id"] == task
+    config = {"taskId": task, "id": task, "url": url}
+    assert posting.call("clock", "CreateTaskPushNotificationConfig", config)["result"]["id"] == task
+    told: list[Any] = []
+    while not told or told[-1].get("statusUpdate", {}).get("status", {}).get("state") != "TASK_STATE_COMPLETED":
+        told.append(hook.next()[1])
+    assert told[0] == told[1] == told[2]
+    assert [it["artifactUpdate"]["artifact"]["parts"][0]["text"] for it in told if "artifactUpdate" in it] == ["0", "1"]
+    assert len({json.dumps(it) for it in told[2:]}) == len(told[2:])
+
+
+def test_the_messages_of_a_task_have_one_webhook(posting: Door, hooks: Hooks) -> None:
+    url, hook = hooks.new("one")
+    configuration = {"taskPushNotificationConfig": {"url": url}}
+
+    def send(agent: str, name: str, text: str, task: str = "") -> dict[str, Any]:
+        message = {"messageId": name, "role": "ROLE_USER", "parts": [{"text": text}], "taskId": task}
+        return posting.call(agent, "SendMessage", {"message": message, "configuration": configuration})
+
+    task = send("oracle", "one-1", "advise me twice")["result"]["task"]["id"]
+    send("oracle", "one-2", "blue", task)
+    assert send("oracle", "one-3", "red", task)["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    listed = posting.call("oracle", "ListTaskPushNotificationConfigs", {"taskId": task})["result"]
+    assert [(it["id"], it["url"]) for it in listed["configs"]] == [(task, url)]
+    states = []
+    while not states or states[-1] != "TASK_STATE_COMPLETED":
+        event = hook.next()[1]
+        if "statusUpdate" in event:
+            states.append(event["statusUpdate"]["status"]["state"])
+    assert states.count("TASK_STATE_INPUT_REQUIRED") == 2
+    # A message that is refused leaves no webhook.
+    message = {"messageId": "one-4", "role": "ROLE_USER", "parts": [{"data": {"count": 1000, "pause": 0.2}}]}
+    steps = {"message": message, "metadata": {"skill": "slow"}, "configuration": {"returnImmediately": True}}
+    task = posting.call("clock", "SendMessage", steps)["result"]["task"]["id"]
+    assert send("clock", "one-5", "hello", task)["error"]["code"] == -32004
+    assert posting.call("clock", "ListTaskPushNotificationConfigs", {"taskId": task})["result"]["configs"] == []
+    posting.call("clock", "CancelTask", {"id": task})
+
+
 def test_webhooks_of_strangers_have_limits(posting: Door) -> None:
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "x"}]}
     for wrong in (

@@ -152,6 +152,19 @@ def test_a_message_that_is_sent_twice_is_one_task(door: Door) -> None:
     assert foreign["id"] != first["id"]
 
 
+def test_an_answer_that_is_sent_twice_is_heard_once(door: Door) -> None:
+    task = door.call("oracle", SEND, message("advise me twice"))["result"]["task"]
+    answer = message("blue", taskId=task["id"])
+    asked = door.call("oracle", SEND, answer)["result"]["task"]
+    assert asked["status"]["message"]["parts"] == [{"text": "and then?"}]
+    # Neither while the next question stands nor after the end is it another answer.
+    assert door.call("oracle", SEND, answer)["result"]["task"] == asked
+    done = door.call("oracle", SEND, message("red", taskId=task["id"]))["result"]["task"]
+    assert done["artifacts"][0]["parts"][0]["text"] == "you answered: blue, red"
+    assert door.call("oracle", SEND, answer)["result"]["task"] == done
+    assert door.call("oracle", SEND, message("green", taskId=task["id"]))["error"]["code"] == -32004
+
+
 def test_a_caller_need_not_wait(door: Door) -> None:
     steps = message(parts=[{"data": {"count": 3, "pause": 0.05}}], metadata={"skill": "slow"})
     steps["configuration"] = {"returnImmediately": True, "historyLength": 0}

@@ -1,4 +1,4 @@
-"""Connections of strangers to a door, more than it has places for."""
+"""Raw connections to a door: more of strangers than it has places for, and their ends."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from harness import DEADLINE
 
 COUNT = 2_000
+
+
+def has_ended(stream: socket.socket) -> bool:
+    """Whether the door has ended a connection, behind all that it wrote."""
+    stream.setblocking(False)
+    with suppress(BlockingIOError):
+        while stream.recv(65_536):
+            pass
+        return True
+    return False
 
 
 @contextmanager

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
+import os
 import shutil
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -214,3 +218,54 @@ def test_a_master_on_a_copied_state_directory_is_refused_while_the_other_one_run
     copied.up("--json")
     (moved,) = Masters(copied).listed(1)
     assert moved["authority"] == leader["authority"] and moved["term"] > leader["term"]
+
+
+def test_a_master_that_finds_its_twin_beside_its_own_row_has_changed_nothing(platform: Make, cluster: Start) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd)).up("--json")
+    assert first.master is not None
+    first.master.kill()
+    name = (first.state / "instance").read_text()
+    row = f"/sealbus/factory/instance/{name}"
+    wait_for(lambda: not etcd.ctl("get", row), "the row of the Master that was killed to go")
+    # The first half of a large change of its twin, and an act that the twin may have handed in already.
+    staged = f"/sealbus/factory/staged/{name}/mark/000000"
+    etcd.ctl("put", staged, "first half")
+    acts = first.state / "unstored.log"
+    acts.write_text(json.dumps([7, {"act": "revoked", "what": "thief", "said": "stolen", "at": int(time.time())}]))
+
+    def shared() -> list[tuple[str, int]]:
+        """All keys but the row, and when each was written."""
+        found = json.loads(etcd.ctl("get", "--prefix", "/sealbus/factory/", "-w", "json"))
+        keys = [(base64.b64decode(each["key"]).decode(), each["mod_revision"]) for each in found["kvs"]]
+        return [(key, written) for key, written in keys if key != row]
+
+    before = shared()
+    assert staged in dict(before)
+    # It looks for twins, and finds none. It then reads this file, which comes once its twin has begun.
+    gate = first.state / "enrolment.port"
+    port = gate.read_text()
+    gate.unlink()
+    os.mkfifo(gate)
+    first.master = first.program(SEALBUS, "up", first.manifest, "--state", first.state, name="again")
+
+    def opened() -> int | None:
+        with contextlib.suppress(OSError):
+            return os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+        return None
+
+    writer = wait_for(opened, "the Master to read its port", also=first.logs)
+    facts = {"host": "mill", "enrolment": "10.0.0.1:7700", "since": 0, "beat": 1}
+    etcd.ctl("put", row, f"{name}\n{json.dumps(facts)}")
+    os.write(writer, port.encode())
+    os.close(writer)
+    assert first.master.wait() == 1
+    said = first.master.output()
+    assert "10.0.0.1:7700" in said and "the name" in said, said
+    assert shared() == before and "thief" in acts.read_text()
+    # Once it is alone, it removes what nobody commits any more.
+    etcd.ctl("del", row)
+    gate.unlink()
+    gate.write_text(port)
+    first.up("--json")
+    assert not etcd.ctl("get", staged)

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import Door, opened
 from harness import DEADLINE, bounded, wait_for
-from strangers import strangers
+from strangers import has_ended, strangers
 
 NEW = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -259,6 +259,19 @@ def test_a_revoked_caller_is_cut_off(door: Door, stranger: Stranger) -> None:
     ask = call("request_agent", to="secretary", content="hello", timeout_s=5)
     lines = [stranger.key("auditor"), *stranger.stateless("request_agent")]
     assert "auditor@factory said hello" in stranger.post(ask, *lines)[1]
-    with honest(door):
+
+    def plain(method: str, **params: object) -> tuple[bytes, list[str]]:
+        """The body of a request, and the lines of its head."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": NEW}}
+        return json.dumps(body).encode(), [stranger.key("auditor"), "MCP-Protocol-Version: 2026-07-28", f"Mcp-Method: {method}"]
+
+    tools, its_lines = plain("tools/list")
+    assert stranger.post(tools, *its_lines)[0] == 200
+    news, news_lines = plain("subscriptions/listen", notifications={"toolsListChanged": True})
+    with honest(door), stranger.connect() as stream:
+        stream.sendall(stranger.head(len(news), *news_lines, "Connection: close") + news)
+        assert stream.recv(12) == b"HTTP/1.1 200"
         door.factory.tell("ca", "revoke", "auditor")
-        wait_for(lambda: "said hello" not in stranger.post(ask, *lines)[1], "the revoked caller to be refused")
+        wait_for(lambda: stranger.post(ask, *lines)[0] == 401, "the revoked caller to be refused")
+        assert stranger.post(tools, *its_lines)[0] == stranger.post(news, *news_lines)[0] == 401
+        wait_for(lambda: has_ended(stream), "the end of the open stream")

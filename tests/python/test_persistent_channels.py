@@ -45,6 +45,7 @@ async def test_the_last_value_of_each_key(platform: Platform) -> None:
     assert (last.missing, last.filter_errors) == ([], 1)
     assert [event.text for event in await readings.last()] == ["no room"]
     assert [event.text for event in await readings.last("sender")] == ["no room"]
+    assert [event.text for event in await readings.last(timeout=1e19)] == ["no room"]
     odd = await readings.last("properties.room", filter="int(content) < 5")
     assert [event.text for event in odd] == ["2", "3", "4"]
     async with await ben.subscribe("/*", last_per="properties.room") as late:

@@ -167,7 +167,7 @@ impl Service for Http {
         let tasks = Arc::new(tasks);
         for (task, kept) in webhooks {
             if let Some(web) = &self.web {
-                webhook::begin(&tasks, &task, kept, web.clone());
+                webhook::resume(&tasks, &task, kept, web.clone());
             }
         }
         for task in tasks.at_work() {

@@ -281,6 +281,11 @@ impl Log {
         self.last = last;
     }
 
+    /// Whether the history has this message, word for word.
+    pub(crate) fn has(&self, message: &RawValue) -> bool {
+        self.history.iter().any(|it| it.get() == message.get())
+    }
+
     /// Keeps a message in the history.
     fn remember(&mut self, message: Box<RawValue>) {
         self.bytes += message.get().len();
@@ -422,7 +427,7 @@ impl Log {
 
     /// The first event after this number.
     pub(crate) fn after(&self, number: u64) -> Option<Next> {
-        let (number, event) = self.events.range(number + 1..).next()?;
+        let (number, event) = self.events.range(number.saturating_add(1)..).next()?;
         let TaskFacts { id, context, .. } = &*self.head;
         let (told, is_last) = match event {
             Event::Status(status) => {

@@ -119,7 +119,8 @@ impl Desk<'_> {
                 let config: PushConfig = read(params)?;
                 config.check("")?;
                 let task = self.tasks.get(&self.agent.local, &config.task_id)?;
-                Ok(Outcome::One(raw(&json!(self.add_webhook(task, config)?))?))
+                let (config, _) = self.add_webhook(&task, config)?;
+                Ok(Outcome::One(raw(&json!(config))?))
             }
             Operation::GetWebhook(params) => {
                 let (task, OneConfig { id, .. }) = self.webhook(params)?;
@@ -155,14 +156,35 @@ impl Desk<'_> {
         Ok((task, one))
     }
 
-    fn add_webhook(&self, task: Arc<Task>, mut config: PushConfig) -> Result<PushConfig, Fault> {
+    /// Adds a webhook. Returns it as the task has it, and whether its id is new.
+    fn add_webhook(
+        &self,
+        task: &Arc<Task>,
+        mut config: PushConfig,
+    ) -> Result<(PushConfig, bool), Fault> {
         let web = self.web()?;
-        config.task_id = task.opening.head.id.clone();
+        config.task_id.clone_from(&task.opening.head.id);
         if config.id.is_empty() {
             config.id = new_id()?;
         }
-        webhook::add(&self.tasks, &task, config.clone(), web)?;
-        Ok(config)
+        let is_new = webhook::add(&self.tasks, task, config.clone(), web)?;
+        Ok((config, is_new))
+    }
+
+    /// Adds the webhook of a message. All messages of a task that give it no id name the same one. Returns a new one's id.
+    fn add_told(
+        &self,
+        task: &Arc<Task>,
+        told: Option<PushConfig>,
+    ) -> Result<Option<String>, Fault> {
+        let Some(mut told) = told else {
+            return Ok(None);
+        };
+        if told.id.is_empty() {
+            told.id.clone_from(&task.opening.head.id);
+        }
+        let (config, is_new) = self.add_webhook(task, told)?;
+        Ok(is_new.then_some(config.id))
     }
 
     /// Begins a task, or continues one.
@@ -189,6 +211,12 @@ impl Desk<'_> {
                 let problem = "it is another than the task's";
                 return Err(Fault::member("message.contextId", problem));
             }
+            said["contextId"] = context.into();
+            let message = raw(&said)?;
+            // A caller that heard no answer may send it again, also after the end.
+            if task.read(|log| log.has(&message)) {
+                return Ok((task, configuration));
+            }
             if state.is_terminal() {
                 let why = "The task has ended: send a message without taskId";
                 return Err(Fault::UnsupportedOperation(why.to_owned()));
@@ -200,11 +228,13 @@ impl Desk<'_> {
                     other => other.to_string(),
                 },
             };
-            told.map(|told| self.add_webhook(task.clone(), told))
-                .transpose()?;
-            said["contextId"] = context.into();
-            self.tasks.answer(&task, raw(&said)?, text)?;
-            return Ok((task, configuration));
+            // Before the answer: then it is told of all that becomes of it.
+            let added = self.add_told(&task, told)?;
+            let answered = self.tasks.answer(&task, message, text);
+            if let (Err(_), Some(id)) = (&answered, &added) {
+                webhook::remove(&self.tasks, &task, id);
+            }
+            return answered.map(|()| (task, configuration));
         }
         if self.agent.skills.is_empty() {
             let why = "The agent is away: send the message again later";
@@ -238,13 +268,8 @@ impl Desk<'_> {
         };
         opening.hash.copy_from_slice(hash.as_ref());
         let (task, is_new) = self.tasks.open(opening)?;
-        if let Some(mut told) = told {
-            // A repeated message names the same webhook.
-            if told.id.is_empty() {
-                told.id.clone_from(&task.opening.head.id);
-            }
-            self.add_webhook(task.clone(), told)?;
-        }
+        // Before the work: then it is told of all of it. The work begins even if it is refused, because the task is there.
+        let added = self.add_told(&task, told);
         if is_new {
             if !chain.is_empty() {
                 let (caller, id) = (self.tasks.caller.voice.name(), &task.opening.head.id);
@@ -256,7 +281,7 @@ impl Desk<'_> {
             let (agent, trace) = (self.agent.clone(), self.trace.clone());
             Work::begin(&self.tasks, &task, agent, wish, trace);
         }
-        Ok((task, configuration))
+        added.map(|_| (task, configuration))
     }
 
     /// The wish of a first message.

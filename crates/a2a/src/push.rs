@@ -13,7 +13,7 @@ pub(crate) const MOST_WEBHOOKS: usize = 4;
 const LONGEST_FIELD: usize = 1_024;
 
 /// `TaskPushNotificationConfig`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushConfig {
     /// The caller's name for it.
@@ -33,7 +33,7 @@ pub struct PushConfig {
 }
 
 /// `AuthenticationInfo`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Authentication {
     /// The scheme of HTTP, such as `Bearer`.
     pub scheme: String,

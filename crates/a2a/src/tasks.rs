@@ -9,12 +9,13 @@ use parking_lot::Mutex;
 use sealbus_callers::Caller;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::Fault;
 use crate::log::{Change, Log, State};
-use crate::push::{KeptWebhook, MOST_WEBHOOKS, PushConfig, Webhook};
+use crate::push::{KeptWebhook, PushConfig, Webhook};
 use crate::record::{Opening, Posting, Recorded, change_line, webhook_line};
 use crate::shelf::{LONGEST_FILE, Shelf};
 
@@ -40,7 +41,8 @@ pub(crate) struct Task {
     /// Changes with the log.
     changed: watch::Sender<u64>,
     at_work: Mutex<AtWork>,
-    webhooks: Mutex<Vec<Webhook>>,
+    /// The addresses that are told of it. Code that takes several locks takes this one first.
+    pub(crate) webhooks: Mutex<Vec<Webhook>>,
     /// The length of its file. None: it has none.
     kept: Mutex<Option<usize>>,
 }
@@ -208,7 +210,8 @@ impl Tasks {
             let mut log = task.log.lock();
             let why = "the tasks of this caller hold too many bytes";
             held.apply(task, &mut log, &failed(why.to_owned()));
-            held.bytes += log.bytes() - counted;
+            // A message takes the place of the oldest one, which may be longer.
+            held.bytes = held.bytes + log.bytes() - counted;
         }
         drop(held);
         task.changed.send_modify(|number| *number += 1);
@@ -222,12 +225,6 @@ impl Tasks {
         config: PushConfig,
     ) -> Result<KeptWebhook, Fault> {
         let held = self.held.lock();
-        let others = task.webhooks();
-        let others = others.iter().filter(|it| it.id != config.id).count();
-        if others >= MOST_WEBHOOKS {
-            let why = format!("{MOST_WEBHOOKS} webhooks are told of the task: delete one");
-            return Err(Fault::Exhausted(why));
-        }
         if !held.has_room_for_webhooks(task) {
             let why = "the task is too long, or had too many webhooks, for another one";
             return Err(Fault::Exhausted(why.to_owned()));
@@ -257,29 +254,37 @@ impl Tasks {
         self.change(task, &Change::Enter { state, text })
     }
 
-    /// The caller answers a question of the agent.
+    /// The caller answers a question of the agent. An answer that comes again is no other one.
     pub(crate) fn answer(
         &self,
         task: &Arc<Task>,
         message: Box<RawValue>,
         text: String,
     ) -> Result<(), Fault> {
+        // Locked to the end, so that two that come at once are one.
+        let at_work = task.at_work.lock();
+        if task.read(|log| log.has(&message)) {
+            return Ok(());
+        }
         // In a conversation of FIPA agents both may speak at any time.
         let is_talk = task.opening.is_talk && task.state() == State::Working;
         let change = match is_talk {
             true => Change::Said { message },
             false => Change::Answer { message },
         };
-        let is_asked = self.change(task, &change);
-        // The work takes earlier messages before it asks, so there is room.
-        let answers = task.at_work.lock().answers.clone();
-        if is_asked && answers.is_some_and(|answers| answers.try_send(text).is_ok()) {
-            return Ok(());
-        }
-        let why = if task.has_ended() {
-            "The task has ended: send a message without taskId"
-        } else {
-            "The agent has asked nothing"
+        // A message that the work does not get is not in the history.
+        let room = at_work.answers.as_ref().map(mpsc::Sender::try_reserve);
+        let why = match room {
+            Some(Ok(room)) if self.change(task, &change) => {
+                room.send(text);
+                return Ok(());
+            }
+            Some(Err(TrySendError::Full(()))) => {
+                let why = format!("{MOST_HEARD} messages wait for the agent: send it later");
+                return Err(Fault::Exhausted(why));
+            }
+            _ if task.has_ended() => "The task has ended: send a message without taskId",
+            _ => "The agent has asked nothing",
         };
         Err(Fault::UnsupportedOperation(why.to_owned()))
     }
@@ -461,17 +466,6 @@ impl Task {
         self.state().is_terminal()
     }
 
-    /// Adds a webhook, in place of one with the same id.
-    pub(crate) fn add_webhook(&self, webhook: Webhook) {
-        self.remove_webhook(&webhook.config.id);
-        self.webhooks.lock().push(webhook);
-    }
-
-    /// Removes a webhook.
-    pub(crate) fn remove_webhook(&self, id: &str) {
-        self.webhooks.lock().retain(|it| it.config.id != id);
-    }
-
     /// The webhooks that are told.
     pub(crate) fn webhooks(&self) -> Vec<PushConfig> {
         let webhooks = self.webhooks.lock();
@@ -498,3 +492,6 @@ impl Task {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

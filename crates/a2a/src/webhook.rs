@@ -14,7 +14,7 @@ use sealbus_web::{Client, WebError, whole};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-use crate::push::{Authentication, KeptWebhook, PushConfig, Webhook};
+use crate::push::{Authentication, KeptWebhook, MOST_WEBHOOKS, PushConfig, Webhook};
 use crate::record::Posting;
 use crate::tasks::{Task, Tasks};
 use crate::{Fault, lines};
@@ -30,28 +30,50 @@ const PAUSES: [Duration; 4] = [
 /// Longest answer that is read.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// Tells an address of all that becomes of the task from now on, also after a restart of the gateway.
+/// Tells an address of all that becomes of the task from now on, also after a restart of the gateway. If it comes again while it is
+/// told, it goes on where it is. Another one of the same id takes its place. Returns whether the id is new.
 pub(crate) fn add(
     tasks: &Arc<Tasks>,
     task: &Arc<Task>,
     config: PushConfig,
     web: Client,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
+    // Locked to the end, so that two that come at once are one.
+    let mut webhooks = task.webhooks.lock();
+    let is_told = |it: &Webhook| !it.posting.is_finished() || task.state().is_terminal();
+    if webhooks.iter().any(|it| it.config == config && is_told(it)) {
+        return Ok(false);
+    }
+    let others = webhooks.iter().filter(|it| it.config.id != config.id);
+    let others = others.count();
+    if others >= MOST_WEBHOOKS {
+        let why = format!("{MOST_WEBHOOKS} webhooks are told of the task: delete one");
+        return Err(Fault::Exhausted(why));
+    }
     let kept = tasks.keep_webhook(task, config)?;
-    begin(tasks, task, kept, web);
-    Ok(())
+    let is_new = others == webhooks.len();
+    webhooks.retain(|it| it.config.id != kept.config.id);
+    webhooks.push(begin(tasks, task, kept, web));
+    Ok(is_new)
 }
 
 /// Forgets an address.
 pub(crate) fn remove(tasks: &Tasks, task: &Task, id: &str) {
-    if task.webhooks().iter().any(|it| it.id == id) {
-        task.remove_webhook(id);
+    let mut webhooks = task.webhooks.lock();
+    let before = webhooks.len();
+    webhooks.retain(|it| it.config.id != id);
+    if webhooks.len() < before {
         tasks.note_webhook(task, &Posting::End(id.to_owned()), 0);
     }
 }
 
+/// Goes on with an address of an earlier run.
+pub(crate) fn resume(tasks: &Arc<Tasks>, task: &Arc<Task>, kept: KeptWebhook, web: Client) {
+    task.webhooks.lock().push(begin(tasks, task, kept, web));
+}
+
 /// Tells an address of all that it has not been told.
-pub(crate) fn begin(tasks: &Arc<Tasks>, task: &Arc<Task>, kept: KeptWebhook, web: Client) {
+fn begin(tasks: &Arc<Tasks>, task: &Arc<Task>, kept: KeptWebhook, web: Client) -> Webhook {
     let KeptWebhook {
         config,
         told,
@@ -65,10 +87,10 @@ pub(crate) fn begin(tasks: &Arc<Tasks>, task: &Arc<Task>, kept: KeptWebhook, web
             }
         })
     };
-    task.add_webhook(Webhook {
+    Webhook {
         config,
         posting: posting.abort_handle(),
-    });
+    }
 }
 
 async fn tell(tasks: &Tasks, task: &Task, config: &PushConfig, web: &Client, mut at: u64) {
@@ -79,8 +101,7 @@ async fn tell(tasks: &Tasks, task: &Task, config: &PushConfig, web: &Client, mut
             at = next.number;
             if let Err(reason) = post(config, &next.told, web, &tasks.posts).await {
                 let (caller, url) = (tasks.caller.voice.name(), shown(&config.url, 200));
-                // Each webhook has a share of its own: it is given up once, and its owner looks for the reason.
-                if let Some(left_out) = lines::admit(&format!("{caller} {url}")) {
+                if let Some(left_out) = lines::admit_webhook(caller, &url) {
                     tracing::warn!(
                         caller,
                         url,

@@ -1,6 +1,7 @@
 //! The reasons why a message was not accepted, or not delivered.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use sealbus_fipa::{AclMessage, EncodeError};
@@ -289,16 +290,36 @@ pub enum TrySendError {
 /// A message that waits for room on its way to some of its receivers. The receivers before them already have it.
 pub struct Unsent {
     pub(crate) message: Arc<AclMessage>,
-    pub(crate) next: usize,
+    /// The numbers of the receivers that do not have it yet.
+    pub(crate) left: Range<usize>,
 }
 
 impl Unsent {
     /// The receiver that has no room.
     pub fn waiting_for(&self) -> &str {
-        self.message
-            .receivers
-            .get(self.next)
+        let receivers = self.message.receivers.get(self.left.clone());
+        receivers
+            .and_then(<[_]>::first)
             .map_or("", |receiver| &receiver.name)
+    }
+
+    /// Whether no receiver is left.
+    pub fn is_done(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Leaves out the receivers that are left.
+    pub fn give_up(&mut self) {
+        self.left.start = self.left.end;
+    }
+
+    /// The same for each receiver alone that is left.
+    pub fn split(self) -> impl Iterator<Item = Unsent> {
+        let Unsent { message, left } = self;
+        left.map(move |number| Unsent {
+            message: message.clone(),
+            left: number..number + 1,
+        })
     }
 
     /// The message.

@@ -27,6 +27,7 @@ mod limits;
 mod mailbox;
 mod message;
 mod moment;
+mod network;
 mod opening;
 mod origin;
 mod outbox;
@@ -69,6 +70,7 @@ pub use mailbox::{
 };
 pub use message::{Provenance, ReceivedMessage, SealedWords, shared_size};
 pub use moment::{Moment, milliseconds};
+pub use network::network_of;
 pub use origin::{ForeignOrigin, ORIGIN_PARAMETER};
 pub use outbox::Outbox;
 pub use permission::Permit;

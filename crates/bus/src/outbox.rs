@@ -108,7 +108,7 @@ impl Outbox {
                     Ok(())
                 }
                 Err(TrySendError::Failed(error)) => Err(error),
-                Err(TrySendError::Full(unsent)) => self.finish(unsent).await,
+                Err(TrySendError::Full(mut unsent)) => self.finish(&mut unsent).await,
             }
         }
     }
@@ -118,28 +118,45 @@ impl Outbox {
     /// # Errors
     /// [`TrySendError::Full`] holds the rest of the work.
     pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
+        let mut unsent = self.unsent(message)?;
+        match self.try_finish(&mut unsent)? {
+            true => Ok(()),
+            false => Err(TrySendError::Full(unsent)),
+        }
+    }
+
+    /// A message that no receiver has yet, under the agent's name.
+    ///
+    /// # Errors
+    /// [`SendError`]: the message cannot be sent to anybody.
+    pub fn unsent(&self, message: impl Into<Arc<AclMessage>>) -> Result<Unsent, SendError> {
         let message = self.signed(message.into())?;
-        self.send_rest(Unsent { message, next: 0 })
+        let left = 0..message.receivers.len();
+        Ok(Unsent { message, left })
     }
 
     /// Continues a message that found no room, and waits for room.
     ///
+    /// Safe to cancel: `unsent` holds the receivers that are left.
+    ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub async fn finish(&self, unsent: Unsent) -> Result<(), SendError> {
-        let Unsent { message, next } = unsent;
-        let outgoing = Outgoing::new(&message);
-        let parcel = self.parcel(&message, &outgoing);
-        for receiver in message.receivers.iter().skip(next) {
+    pub async fn finish(&self, unsent: &mut Unsent) -> Result<(), SendError> {
+        let Unsent { message, left } = unsent;
+        let message = &*message;
+        let outgoing = Outgoing::new(message);
+        let parcel = self.parcel(message, &outgoing);
+        for receiver in message.receivers.iter().take(left.end).skip(left.start) {
             let receiver = &receiver.name;
-            if self.must_seal(&message, receiver) {
-                let sealed = self.sealed(&message, receiver, None).await?;
+            if self.must_seal(message, receiver) {
+                let sealed = self.sealed(message, receiver, None).await?;
                 let outgoing = Outgoing::sealed(sealed.bytes());
                 self.deliver(&self.sealed_parcel(&sealed, &outgoing), receiver)
                     .await?;
             } else {
                 self.deliver(&parcel, receiver).await?;
             }
+            left.start += 1;
         }
         Ok(())
     }
@@ -270,32 +287,28 @@ impl Outbox {
         }
     }
 
-    fn send_rest(&self, unsent: Unsent) -> Result<(), TrySendError> {
-        let Unsent { message, next } = unsent;
-        let mut stopped_at = None;
-        {
-            let outgoing = Outgoing::new(&message);
-            let parcel = self.parcel(&message, &outgoing);
-            for (index, receiver) in message.receivers.iter().enumerate().skip(next) {
-                let receiver = &receiver.name;
-                let attempt = match self.must_seal(&message, receiver) {
-                    true => self.attempt_sealed(&message, receiver),
-                    false => self.attempt(&parcel, receiver, false).map(|()| true),
-                };
-                match attempt {
-                    Ok(true) => {}
-                    Err(NotAccepted::Failed(error)) => return Err(error.into()),
-                    Ok(false) | Err(NotAccepted::Full(..)) => {
-                        stopped_at = Some(index);
-                        break;
-                    }
-                }
+    /// Continues a message without waiting. False: the next receiver has no room.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn try_finish(&self, unsent: &mut Unsent) -> Result<bool, SendError> {
+        let Unsent { message, left } = unsent;
+        let message = &*message;
+        let outgoing = Outgoing::new(message);
+        let parcel = self.parcel(message, &outgoing);
+        for receiver in message.receivers.iter().take(left.end).skip(left.start) {
+            let receiver = &receiver.name;
+            let attempt = match self.must_seal(message, receiver) {
+                true => self.attempt_sealed(message, receiver),
+                false => self.attempt(&parcel, receiver, false).map(|()| true),
+            };
+            match attempt {
+                Ok(true) => left.start += 1,
+                Err(NotAccepted::Failed(error)) => return Err(error),
+                Ok(false) | Err(NotAccepted::Full(..)) => return Ok(false),
             }
         }
-        match stopped_at {
-            None => Ok(()),
-            Some(next) => Err(TrySendError::Full(Unsent { message, next })),
-        }
+        Ok(true)
     }
 
     fn parcel<'a>(

@@ -4,7 +4,7 @@ mod shares;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -14,6 +14,7 @@ use sealbus_seal::VerifyError;
 use sealbus_seal::binding::BindingError;
 use tokio::sync::Notify;
 
+use crate::network::network_of;
 use crate::text::{LONGEST_EXPLANATION, excerpt};
 pub use shares::{Allowance, Budget, LogShares};
 
@@ -183,14 +184,20 @@ struct Inner {
     shares: LogShares,
 }
 
-/// The source that a refusal counts against: the proved identity, or else the address without the port, which costs
-/// nothing to change. A merely claimed name does not count while an identity is proved.
+/// The source that a refusal counts against: the proved identity, or else the [network](network_of) of the address,
+/// without the port, which costs nothing to change. A merely claimed name does not count beside one of them.
 fn source(refusal: &Refusal) -> String {
-    match (&refusal.proved, refusal.tried_by.parse::<SocketAddr>()) {
-        (Some(proved), _) => proved.clone(),
-        (None, Ok(address)) => address.ip().to_string(),
-        (None, Err(_)) => refusal.tried_by.clone(),
+    let Refusal {
+        proved, tried_by, ..
+    } = refusal;
+    if let Some(proved) = proved {
+        return proved.clone();
     }
+    let socket = tried_by.parse().map(|it: SocketAddr| it.ip());
+    // A gateway writes NAME at IP.
+    let at = tried_by.rsplit_once(" at ").map(|(_, at)| at);
+    let address = socket.ok().or_else(|| at?.parse::<IpAddr>().ok());
+    address.map_or_else(|| tried_by.clone(), |it| network_of(it).to_string())
 }
 
 impl RefusalLog {
@@ -296,6 +303,17 @@ mod tests {
         assert_eq!(lines(&log, tries, 0).0, 5);
         let later = std::iter::once(refusal("192.0.2.7:1", None));
         assert_eq!(lines(&log, later, 61).0, 1);
+    }
+
+    #[test]
+    fn names_and_addresses_that_a_stranger_chooses_are_one_source() {
+        let log = RefusalLog::default();
+        let names = (0..10_000).map(|it| refusal(&format!("a{it} at home@x at 192.0.2.7"), None));
+        assert_eq!(lines(&log, names, 0), (5, 0));
+        let ports = std::iter::once(refusal("192.0.2.7:1", None));
+        assert_eq!(lines(&log, ports, 0).0, 0);
+        let hosts = (0..10_000).map(|it| refusal(&format!("[2001:db8::{it:x}]:1"), None));
+        assert_eq!(lines(&log, hosts, 0).0, 5);
     }
 
     #[test]

@@ -119,12 +119,12 @@ async fn those_without_room_stay_with_the_sender() {
     };
     let (alice, _alices, mut bobs) = pair(&bus, limits);
     let mut row: VecDeque<_> = of(6).map(Arc::new).collect();
-    let Err(TrySendError::Full(unsent)) = alice.try_send_many(&mut row) else {
+    let Err(TrySendError::Full(mut unsent)) = alice.try_send_many(&mut row) else {
         panic!("a full mailbox takes more");
     };
     assert_eq!(row.len(), 2);
     assert_eq!(take(&mut bobs), numbers(0..3));
-    alice.finish(unsent).await.unwrap();
+    alice.finish(&mut unsent).await.unwrap();
     alice.try_send_many(&mut row).unwrap();
     assert_eq!(take(&mut bobs), numbers(3..6));
 }

@@ -203,14 +203,14 @@ async fn a_full_mailbox_holds_back_its_writers_only() {
     }
     // The message goes to both. The first mailbox is full, so the second does not have the message yet.
     let both = to("lazy@factory").with_receiver(Aid::new("busy@factory").unwrap());
-    let Err(TrySendError::Full(unsent)) = alice.try_send(both) else {
+    let Err(TrySendError::Full(mut unsent)) = alice.try_send(both) else {
         panic!("taken")
     };
     assert_eq!(unsent.waiting_for(), "lazy@factory");
     assert!(busy_mailbox.try_recv().is_none());
     alice.try_send(to("busy@factory")).unwrap();
     assert!(busy_mailbox.try_recv().is_some());
-    let finish = alice.finish(unsent);
+    let finish = alice.finish(&mut unsent);
     tokio::pin!(finish);
     tokio::select! {
         biased;
@@ -221,6 +221,40 @@ async fn a_full_mailbox_holds_back_its_writers_only() {
     finish.await.unwrap();
     assert!(busy_mailbox.try_recv().is_some());
     assert_eq!(lazy_mailbox.len(), 5);
+}
+
+#[tokio::test]
+async fn a_cancelled_wait_for_room_sends_nothing_twice() {
+    let bus = bus();
+    let limits = MailboxLimits {
+        messages: 1,
+        bytes: 1 << 20,
+    };
+    let (alice, _alice_mailbox) = bus.attach("alice@factory", None, None).unwrap();
+    let (_one, mut one) = bus.attach("one@factory", None, Some(limits)).unwrap();
+    let (_two, mut two) = bus.attach("two@factory", None, None).unwrap();
+    let (_three, mut three) = bus.attach("three@factory", None, Some(limits)).unwrap();
+    alice.try_send(to("one@factory")).unwrap();
+    alice.try_send(to("three@factory")).unwrap();
+    let mut all = to("one@factory");
+    for other in ["two@factory", "three@factory"] {
+        all = all.with_receiver(Aid::new(other).unwrap());
+    }
+    let Err(TrySendError::Full(mut unsent)) = alice.try_send(all) else {
+        panic!("taken")
+    };
+    one.recv().await.unwrap();
+    tokio::select! {
+        biased;
+        _ = alice.finish(&mut unsent) => panic!("there was no room"),
+        () = tokio::task::yield_now() => {}
+    }
+    assert_eq!(unsent.waiting_for(), "three@factory");
+    three.recv().await.unwrap();
+    alice.finish(&mut unsent).await.unwrap();
+    assert!(unsent.is_done());
+    assert_eq!((one.len(), two.len(), three.len()), (1, 1, 1));
+    assert!(two.try_recv().is_some());
 }
 
 #[tokio::test]

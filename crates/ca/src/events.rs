@@ -26,6 +26,11 @@ impl CertificationLog {
     /// Prefix of this list's rows.
     pub const ROW: &'static str = "event/";
 
+    /// Whether a key is that of an event's row. Each is used once.
+    pub fn is_row(key: &str) -> bool {
+        key.starts_with(Self::ROW)
+    }
+
     /// Takes back a stored event. Events must come in order.
     pub(super) fn restore(&mut self, event: CertificationEvent) {
         self.next = event.sequence.saturating_add(1);
@@ -64,7 +69,8 @@ impl CertificationLog {
         self.rows.put(row(event.sequence), &event);
         self.next = self.next.saturating_add(1);
         self.kept.push_back(event);
-        if self.kept.len() > KEPT
+        // The store may have had more of them: it may take a write whose answer is lost.
+        while self.kept.len() > KEPT
             && let Some(oldest) = self.kept.pop_front()
         {
             self.rows.delete_once_used(row(oldest.sequence));

@@ -42,7 +42,7 @@ impl CaService {
     ///
     /// # Errors
     /// [`FaultCode::Unavailable`](sealbus_control::FaultCode::Unavailable): a node waits then, and asks again.
-    pub fn check_node(&self, node: &str, now: Timestamp) -> Result<(), Fault> {
+    pub fn check_node(&mut self, node: &str, now: Timestamp) -> Result<(), Fault> {
         self.shares.check_node(node, now)
     }
 }

@@ -1,5 +1,7 @@
 //! Revocation, and the deny list that announces it.
 
+mod unknown;
+
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
@@ -9,12 +11,12 @@ use sealbus_seal::{Certificate, CertificateChain, Identity, Serial, Timestamp};
 use sealbus_transparency::IssuanceRecord;
 
 use super::{
-    CaService, DENY_LIST_ROW, IssuedCertificate, NODE_CERTIFICATE, SHOWN_AFTER_EXPIRY,
-    certificate_row, internal, not_denied, subject, why,
+    CaService, DENY_LIST_ROW, IssuedCertificate, SHOWN_AFTER_EXPIRY, certificate_row, internal,
+    not_denied, subject, why,
 };
 
 /// How long the CA remembers that a sender of waiting messages was revoked. This is longer than messages without an
-/// expiry are kept, and than any certificate of an agent lives.
+/// expiry are kept.
 const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
 /// Bytes of the deny list that are kept free for revocations by operators, which are 3,500 even of the longest names. All
 /// others are reserved for living certificates.
@@ -262,63 +264,6 @@ impl CaService {
     pub fn denial(&self, serial: Serial) -> Option<Denial> {
         let revoked = self.issued.get(&serial).and_then(|found| found.revoked);
         revoked.or_else(|| self.deny_list.denied_serial(serial))
-    }
-
-    /// Denies an agent or a node until the time at which another CA revoked it. Certificates that begin later are not denied.
-    ///
-    /// # Errors
-    /// [`FaultCode::Full`] if the deny list is full.
-    pub fn take_in_denial(
-        &mut self,
-        revoked: Identity,
-        said: &str,
-        at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), Fault> {
-        let why = why(Reason::ByOperator, self::said(said).as_deref());
-        let what = format!("revoked at {at} while the store was away: {why}");
-        self.deny_identity(revoked, what, at, now)
-    }
-
-    /// Denies an agent or a node until now, with the certificates that are not known here: another CA may have renewed one, or
-    /// the store is an older copy.
-    ///
-    /// # Errors
-    /// [`FaultCode::Full`] if the deny list is full.
-    pub fn revoke_unknown(
-        &mut self,
-        revoked: Identity,
-        said: &str,
-        now: Timestamp,
-    ) -> Result<(), Fault> {
-        let why = why(Reason::ByOperator, self::said(said).as_deref());
-        let what = format!("revoked, with what other CAs certified: {why}");
-        self.deny_identity(revoked, what, now, now)
-    }
-
-    fn deny_identity(
-        &mut self,
-        identity: Identity,
-        what: String,
-        at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), Fault> {
-        let denial = Denial {
-            at,
-            reason: Reason::ByOperator,
-        };
-        let before = at.plus(Duration::from_secs(1));
-        let last = match identity {
-            Identity::Node { .. } => at.plus(NODE_CERTIFICATE),
-            _ => at.plus(SENDERS_REMEMBERED),
-        };
-        self.deny_list
-            .deny_identity_before(identity.clone(), before, last, denial)
-            .map_err(|error| not_denied(&error))?;
-        self.is_unpublished = true;
-        self.events
-            .enter(0, &subject(&identity), None, None, what, now);
-        Ok(())
     }
 
     /// Revokes a certificate that was renewed, although its process has no right to it.

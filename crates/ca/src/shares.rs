@@ -58,10 +58,14 @@ struct TooSoon {
 }
 
 impl Share {
-    /// The time until a request is taken, in milliseconds.
-    fn wait(&self, limit: Limit, now: u64) -> u64 {
-        let most = limit.each.saturating_mul(limit.in_a_row - 1);
-        self.whole_at.saturating_sub(now).saturating_sub(most)
+    /// The time until a request is taken, in milliseconds. After the clock was ahead for a while, a share is used up at most:
+    /// nobody waits until the clock is that far again.
+    fn wait(&mut self, limit: Limit, now: u64) -> u64 {
+        let all = limit.each.saturating_mul(limit.in_a_row);
+        self.whole_at = self.whole_at.min(now.saturating_add(all));
+        self.whole_at
+            .saturating_sub(now)
+            .saturating_sub(all.saturating_sub(limit.each))
     }
 }
 
@@ -103,8 +107,8 @@ impl Shares {
     ///
     /// # Errors
     /// As [`take_of_node`](Self::take_of_node).
-    pub(crate) fn check_node(&self, node: &str, now: Timestamp) -> Result<(), Fault> {
-        let share = self.used.get(&key_of(node));
+    pub(crate) fn check_node(&mut self, node: &str, now: Timestamp) -> Result<(), Fault> {
+        let share = self.used.get_mut(&key_of(node));
         match share.map_or(0, |share| share.wait(OF_NODE, milliseconds(now))) {
             0 => Ok(()),
             wait => Err(must_wait(node, wait.div_ceil(1000))),

@@ -1,5 +1,6 @@
 //! A caller from outside, as an agent of the platform: its name, its certificate, its mailbox, its rights.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::pending;
 
@@ -15,8 +16,29 @@ pub struct Caller {
     /// The caller's agent.
     pub voice: Voice,
     mail: mpsc::Sender<MailRequest>,
+    pub(crate) standing: Standing,
+}
+
+/// Whether a caller's agent may stay as long as its gateway does.
+#[derive(Clone)]
+pub(crate) struct Standing {
     wishes: Wishes,
     process: Process,
+}
+
+impl Standing {
+    /// Whether the agent was revoked. If the whole gateway ends, it was not.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.wishes.is_stop_wished() && !self.process.is_stopping()
+    }
+
+    /// As [`Caller::revoked`].
+    pub(crate) async fn revoked(&self) {
+        self.wishes.stop_wished().await;
+        if self.process.is_stopping() {
+            pending().await
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -26,7 +48,8 @@ struct MailRequest {
 }
 
 impl Caller {
-    /// Takes up to `most` messages out of the mailbox, in the order of their arrival. None once the agent has left.
+    /// Takes up to `most` messages out of the mailbox, in the order of their arrival. None once the agent has left. If the call
+    /// is cancelled before the agent answers, the messages stay for the next one.
     pub async fn take_mail(&self, most: usize) -> Option<Vec<Message>> {
         let (answer, taken) = oneshot::channel();
         self.mail.send(MailRequest { most, answer }).await.ok()?;
@@ -35,10 +58,7 @@ impl Caller {
 
     /// Waits until the agent has to leave although its gateway goes on: it was revoked. Waits for ever if the gateway ends.
     pub async fn revoked(&self) {
-        self.wishes.stop_wished().await;
-        if self.process.is_stopping() {
-            pending().await
-        }
+        self.standing.revoked().await;
     }
 }
 
@@ -72,13 +92,17 @@ impl Agent for CallerAgent {
         let caller = Caller {
             voice: context.voice(),
             mail,
-            wishes: wishes.clone(),
-            process: context.handle().process().clone(),
+            standing: Standing {
+                wishes: wishes.clone(),
+                process: context.handle().process().clone(),
+            },
         };
         if let Some(known) = self.known.take() {
             // Without a gateway there is nobody to serve.
             let _ = known.send(caller);
         }
+        // Messages whose host went away before they were on their way to it.
+        let mut untaken = VecDeque::new();
         loop {
             let MailRequest { most, answer } = tokio::select! {
                 () = wishes.stop_wished() => return Ok(()),
@@ -87,14 +111,59 @@ impl Agent for CallerAgent {
                     None => return Ok(()),
                 },
             };
+            // The host that asked has gone.
+            if answer.is_closed() {
+                continue;
+            }
             let mut taken = Vec::new();
             while taken.len() < most
-                && let Some(message) = context.try_receive(Filter::any())
+                && let Some(message) = untaken
+                    .pop_front()
+                    .or_else(|| context.try_receive(Filter::any()))
             {
                 taken.push(message);
             }
-            // Messages for a caller that went away in the meantime are lost with its answer.
-            let _ = answer.send(taken);
+            if let Err(taken) = answer.send(taken) {
+                for message in taken.into_iter().rev() {
+                    untaken.push_front(message);
+                }
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context as Waiting, Waker};
+
+    use sealbus::{AclMessage, Performative, Platform};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn mail_for_a_host_that_has_gone_stays_for_the_next_one() {
+        let platform = Platform::embedded().await.unwrap();
+        let (agent, caller) = CallerAgent::new();
+        let running = platform.start("host", agent).await.unwrap();
+        let caller = caller.await.unwrap();
+        let message = |text: &str| {
+            AclMessage::new(Performative::Inform)
+                .with_receiver(running.aid().clone())
+                .with_content(text.to_owned())
+        };
+        caller.voice.send(message("one")).await.unwrap();
+        caller.voice.send(message("two")).await.unwrap();
+        {
+            let gone = pin!(caller.take_mail(20));
+            let mut waiting = Waiting::from_waker(Waker::noop());
+            assert!(gone.poll(&mut waiting).is_pending());
+        }
+        let taken = caller.take_mail(20).await.unwrap();
+        let texts: Vec<&str> = taken.iter().map(|it| it.text().unwrap()).collect();
+        assert_eq!(texts, ["one", "two"]);
+        platform.process().stop("the test is over");
+        running.wait().await;
+        assert!(caller.take_mail(20).await.is_none());
     }
 }

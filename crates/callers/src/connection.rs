@@ -26,6 +26,15 @@ pub fn text_answer(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     answer
 }
 
+/// The answer, which holds this until its body is written or its caller has gone.
+pub(crate) fn holding(answer: Answer, held: impl Send + Sync + 'static) -> Answer {
+    let hold = move |never: Infallible| {
+        let _ = &held;
+        never
+    };
+    answer.map(|body| body.map_err(hold).boxed())
+}
+
 /// The limits of a request's head.
 pub(crate) const HEAD: HeadLimits = HeadLimits {
     time: Duration::from_secs(60),
@@ -77,15 +86,7 @@ where
     let service = service_fn(|request| {
         asked.send_replace(());
         let (answer, open) = (answer(request), asked.clone());
-        async move {
-            let answer = answer.await;
-            // The body holds it until the answer is whole.
-            let held = move |never: Infallible| {
-                let _ = &open;
-                never
-            };
-            Ok::<_, Infallible>(answer.map(|body| body.map_err(held).boxed()))
-        }
+        async move { Ok::<_, Infallible>(holding(answer.await, open)) }
     });
     let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())

@@ -1,6 +1,7 @@
 //! Answers that hold places of their caller until they are written.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,7 +11,9 @@ use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, sleep_until};
+
+use crate::caller::Standing;
 
 /// The connection takes so many bytes at once. The rest waits here, where it is counted.
 const PIECE: usize = 32 << 10;
@@ -35,12 +38,12 @@ impl Unwritten {
         self.0.available_permits() > LATE
     }
 
-    /// The answer as it holds its caller's places. It ends at this time of the clock, in seconds since 1970, if any is given.
-    /// None if there is no room for it even among the late ones.
+    /// The answer as it holds its caller's places. As a stream it ends with its caller's right, which `end` waits for. None if
+    /// there is no room for it even among the late ones.
     pub(crate) fn count(
         &self,
         body: BoxBody<Bytes, Infallible>,
-        expires: Option<u64>,
+        end: impl Future<Output = ()> + Send + Sync + 'static,
         request: OwnedSemaphorePermit,
     ) -> Option<Counted> {
         let exact = body.size_hint().exact();
@@ -54,7 +57,8 @@ impl Unwritten {
             is_stream: exact.is_none(),
             held,
             unwritten: self.0.clone(),
-            end: expires.map(|at| Box::pin(tokio::time::sleep_until(instant(at)))),
+            // A whole answer waits for nothing.
+            end: exact.is_none().then(|| Box::pin(end) as End),
             _request: request,
         })
     }
@@ -68,6 +72,8 @@ fn room(unwritten: &Arc<Semaphore>, bytes: u64, left: usize) -> Option<OwnedSema
     taken?.ok()
 }
 
+type End = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+
 /// An answer that holds its caller's places until it is written, or the caller has gone. It ends with the caller's right. A
 /// stream also ends if its caller reads too little for its next event.
 pub(crate) struct Counted {
@@ -77,7 +83,7 @@ pub(crate) struct Counted {
     /// The room of the answer, or of the event of a stream that is being written.
     held: Option<OwnedSemaphorePermit>,
     unwritten: Arc<Semaphore>,
-    end: Option<Pin<Box<Sleep>>>,
+    end: Option<End>,
     _request: OwnedSemaphorePermit,
 }
 
@@ -103,6 +109,20 @@ impl Counted {
         }
         self.rest = data;
         Some(self.piece())
+    }
+}
+
+/// Waits until a caller's right ends: at this time of the clock, in seconds since 1970, if any is given, or with its agent.
+pub(crate) async fn right_ends(expires: Option<u64>, standing: Standing) {
+    let expired = async {
+        match expires {
+            Some(at) => sleep_until(instant(at)).await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        () = expired => {}
+        () = standing.revoked() => {}
     }
 }
 
@@ -183,11 +203,43 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_stream_without_news_ends_with_its_callers_right() {
+        /// A stream that never has an event.
+        struct Silent;
+
+        impl Body for Silent {
+            type Data = Bytes;
+            type Error = Infallible;
+
+            fn poll_frame(
+                self: Pin<&mut Self>,
+                _waiting: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+                Poll::Pending
+            }
+        }
+
+        let (places, unwritten) = (Arc::new(Semaphore::new(1)), Unwritten::default());
+        let (revoke, revoked) = tokio::sync::oneshot::channel::<()>();
+        let end = async move { revoked.await.unwrap() };
+        let stream = unwritten.count(Silent.boxed(), end, request(&places));
+        let mut stream = stream.unwrap();
+        let reading = tokio::spawn(async move { stream.frame().await.is_none() });
+        tokio::task::yield_now().await;
+        assert!(!reading.is_finished());
+        revoke.send(()).unwrap();
+        assert!(reading.await.unwrap());
+        assert_eq!(places.available_permits(), 1);
+    }
+
+    #[tokio::test]
     async fn a_long_answer_comes_in_pieces_and_holds_its_places_to_the_end() {
         let (places, unwritten) = (Arc::new(Semaphore::new(1)), Unwritten::default());
         let long: Bytes = (0..3 * PIECE + 7).map(|number| number as u8).collect();
         let answer = Full::new(long.clone()).boxed();
-        let mut answer = unwritten.count(answer, None, request(&places)).unwrap();
+        let mut answer = unwritten
+            .count(answer, pending(), request(&places))
+            .unwrap();
         let mut read = Vec::new();
         while read.len() < long.len() {
             let left = (long.len() - read.len()) as u64;
@@ -210,14 +262,18 @@ mod tests {
         let long = Bytes::from(vec![7; ANSWERS / 2 + PIECE]);
         let whole = || Full::new(long.clone()).boxed();
         let stream = || Events(vec![long.clone(); 2]).boxed();
-        let mut one = unwritten.count(stream(), None, request(&places)).unwrap();
-        let mut other = unwritten.count(stream(), None, request(&places)).unwrap();
+        let mut one = unwritten
+            .count(stream(), pending(), request(&places))
+            .unwrap();
+        let mut other = unwritten
+            .count(stream(), pending(), request(&places))
+            .unwrap();
         assert!(one.frame().await.is_some());
         assert!(unwritten.has_room());
         // Streams take no room that answers of finished work need.
         assert!(other.frame().await.is_none());
         let mut late = Vec::new();
-        while let Some(answer) = unwritten.count(whole(), None, request(&places)) {
+        while let Some(answer) = unwritten.count(whole(), pending(), request(&places)) {
             assert!(!late.is_empty() || !unwritten.has_room());
             late.push(answer);
         }
@@ -228,7 +284,11 @@ mod tests {
         while one.held.is_some() {
             one.frame().await.unwrap().unwrap();
         }
-        assert!(unwritten.count(whole(), None, request(&places)).is_some());
+        assert!(
+            unwritten
+                .count(whole(), pending(), request(&places))
+                .is_some()
+        );
         assert!(one.frame().await.is_some());
     }
 }

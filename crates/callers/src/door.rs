@@ -17,8 +17,8 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 use parking_lot::Mutex;
 use sealbus::Voice;
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
-use sealbus_control::LogShares;
 use sealbus_control::mcp::{McpCallerStatus, McpStatus};
+use sealbus_control::{LogShares, network_of};
 use sealbus_manifest::callers::{CallersEntry, NoHostOrOrigin};
 use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
 use sealbus_web::{accept_each, answer_http1};
@@ -28,9 +28,9 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::body::{self, Unread};
-use crate::caller::Caller;
-use crate::connection::{self, Answer, text_answer};
-use crate::counted::Unwritten;
+use crate::caller::{Caller, Standing};
+use crate::connection::{self, Answer, holding, text_answer};
+use crate::counted::{Unwritten, right_ends};
 use crate::entry::{Entries, Entry};
 use crate::guest::Guest;
 use crate::issuer::{Issuer, IssuerRefusal};
@@ -107,6 +107,7 @@ pub trait Service: Send + Sync + 'static {
 /// The place of one caller: a seat at the service, and a share of the door.
 struct Seated<T> {
     seat: Arc<T>,
+    standing: Standing,
     name: String,
     connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
@@ -123,7 +124,7 @@ pub(crate) struct Entrance {
     /// By what certificates of this platform's agents are checked, if callers come with them.
     pub(crate) trust: Option<Arc<Trust>>,
     /// The issuer of tokens, and the news of it for callers without one.
-    pub(crate) oauth: Option<(Issuer, Resource)>,
+    pub(crate) oauth: Option<(Arc<Issuer>, Resource)>,
 }
 
 /// Lets callers in to a service.
@@ -166,6 +167,7 @@ impl<S: Service> Door<S> {
         let places = Places::new(entry, address)?;
         let place = |caller: Caller| Seated {
             name: caller.voice.name().to_owned(),
+            standing: caller.standing.clone(),
             seat: service.seat(caller),
             connections: Entries::of_caller(),
             requests: Arc::new(Semaphore::new(REQUESTS)),
@@ -365,7 +367,7 @@ impl<S: Service> Door<S> {
     /// Logs why somebody is sent away, unless that address has caused too many such lines lately.
     fn sent_away(&self, guest: &Guest, why: &str) {
         let from = guest.entry.from;
-        if let Some(left_out) = self.log.lock().admit(from.to_string()) {
+        if let Some(left_out) = self.log.lock().admit(network_of(from).to_string()) {
             tracing::warn!(%from, left_out, "{why}");
         }
     }
@@ -396,6 +398,23 @@ impl<S: Service> Door<S> {
         answer
     }
 
+    /// The answer that everybody gets.
+    async fn public(&self, head: &Parts, base: &str) -> Option<Answer> {
+        if let Some((_, resource)) = &self.entrance.oauth
+            && head.method == Method::GET
+            && resource.is_at(head.uri.path())
+        {
+            let mut answer = text_answer(StatusCode::OK, resource.document.clone());
+            let json = HeaderValue::from_static("application/json");
+            answer.headers_mut().insert(CONTENT_TYPE, json);
+            return Some(answer);
+        }
+        match self.published.answer(head).await {
+            Some(answer) => Some(answer),
+            None => self.service.public(head, base),
+        }
+    }
+
     async fn served(&self, mut head: Parts, body: &mut Incoming, guest: &Guest) -> Answer {
         // HTTP/2 has a name of its own for it.
         if let Some(authority) = head.uri.authority()
@@ -418,25 +437,25 @@ impl<S: Service> Door<S> {
                 );
             }
         };
-        if let Some((_, resource)) = &self.entrance.oauth
-            && head.method == Method::GET
-            && resource.is_at(head.uri.path())
-        {
-            let mut answer = text_answer(StatusCode::OK, resource.document.clone());
-            let json = HeaderValue::from_static("application/json");
-            answer.headers_mut().insert(CONTENT_TYPE, json);
-            return answer;
+        let unread = "too many answers that were not read: read them first";
+        // No further card is made and signed for a stranger that reads none.
+        if !head.headers.contains_key(AUTHORIZATION) && !guest.entry.has_public_place() {
+            return refused(StatusCode::TOO_MANY_REQUESTS, unread);
         }
-        if let Some(answer) = self.published.answer(&head).await {
-            return answer;
-        }
-        if let Some(answer) = self.service.public(&head, &base) {
-            return answer;
+        if let Some(answer) = self.public(&head, &base).await {
+            return match guest.entry.public_place() {
+                Some(place) => holding(answer, place),
+                None => refused(StatusCode::TOO_MANY_REQUESTS, unread),
+            };
         }
         let (place, expires) = match self.caller(&head, guest).await {
             Ok(caller) => caller,
             Err(answer) => return answer,
         };
+        if place.standing.is_revoked() {
+            self.sent_away(guest, "a caller that was revoked was sent away");
+            return self.unauthorized(Unknown::WrongKey);
+        }
         let Ok(permit) = place.requests.clone().try_acquire_owned() else {
             return refused(StatusCode::TOO_MANY_REQUESTS, "too many requests at a time");
         };
@@ -445,8 +464,7 @@ impl<S: Service> Door<S> {
         }
         // After the work, it would be too late: the caller would ask again for what is done.
         if !place.unwritten.has_room() {
-            let why = "too many answers that were not read: read them first";
-            return refused(StatusCode::TOO_MANY_REQUESTS, why);
+            return refused(StatusCode::TOO_MANY_REQUESTS, unread);
         }
         place.served.fetch_add(1, Ordering::Relaxed);
         let (body, room) = match body::read(body, &place.bodies).await {
@@ -459,7 +477,8 @@ impl<S: Service> Door<S> {
         tracing::debug!(caller = place.name, status = %answer.status(), "answered");
         let (head, body) = answer.into_parts();
         // A caller that does not read its answers leaves them here.
-        match place.unwritten.count(body, expires, permit) {
+        let end = right_ends(expires, place.standing.clone());
+        match place.unwritten.count(body, end, permit) {
             Some(body) => Answer::from_parts(head, body.boxed()),
             None => refused(
                 StatusCode::INTERNAL_SERVER_ERROR,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use sealbus_control::network_of;
 use sealbus_mesh::{Stranger, Strangers};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -11,6 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const CONNECTIONS: usize = 1_024;
 /// Open connections of one caller.
 const OF_CALLER: usize = 256;
+/// Answers for everybody on one connection that are not written yet.
+const PUBLIC: usize = 4;
 /// Open connections on which no caller has asked yet. When there are more, the oldest one of the address with the most ends.
 const STRANGERS: usize = 512;
 
@@ -34,9 +37,10 @@ impl Entries {
     pub(crate) fn came(&self, from: IpAddr) -> Arc<Entry> {
         Arc::new(Entry {
             from: from.to_canonical(),
-            stranger: self.strangers.came(from.to_canonical()),
+            stranger: self.strangers.came(network_of(from)),
             known: self.known.clone(),
             held: Mutex::default(),
+            public: Arc::new(Semaphore::new(PUBLIC)),
         })
     }
 
@@ -54,12 +58,23 @@ pub(crate) struct Entry {
     known: Arc<Semaphore>,
     /// A place among all callers' connections, and one among those of the caller that asked first.
     held: Mutex<Option<[OwnedSemaphorePermit; 2]>>,
+    public: Arc<Semaphore>,
 }
 
 impl Entry {
     /// Waits until the connection must end, to make room for another.
     pub(crate) async fn must_go(&self) {
         self.stranger.must_go().await;
+    }
+
+    /// Whether there is a place for another answer for everybody.
+    pub(crate) fn has_public_place(&self) -> bool {
+        self.public.available_permits() > 0
+    }
+
+    /// A place for an answer for everybody, if there is one.
+    pub(crate) fn public_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.public.clone().try_acquire_owned().ok()
     }
 
     /// Keeps the connection for a caller with these places. Returns whether there is one for it.
@@ -84,7 +99,10 @@ impl Entry {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use hyper::StatusCode;
+
     use super::*;
+    use crate::connection::{holding, text_answer};
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -102,6 +120,30 @@ mod tests {
         assert!(own.iter().all(|it| it.let_in(&caller)));
         drop(own);
         assert_eq!(caller.available_permits(), OF_CALLER);
+    }
+
+    #[test]
+    fn answers_for_everybody_hold_places_of_their_connection_until_they_are_written() {
+        let entry = Entries::default().came(HERE);
+        let place = || entry.public_place();
+        let answer =
+            |place: OwnedSemaphorePermit| holding(text_answer(StatusCode::OK, "a card"), place);
+        let mut unread: Vec<_> = (0..PUBLIC).map(|_| answer(place().unwrap())).collect();
+        assert!(!entry.has_public_place() && place().is_none());
+        unread.pop();
+        assert!(entry.has_public_place() && place().is_some());
+    }
+
+    #[test]
+    fn a_stranger_with_many_addresses_of_one_network_keeps_nobody_out() {
+        let door = Entries::default();
+        let address =
+            |network: u16, host: u16| IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, host]);
+        let other = door.came(address(1, 1));
+        let hosts = 0..STRANGERS as u16;
+        let crowd: Vec<_> = hosts.map(|host| door.came(address(2, host))).collect();
+        assert!(other.stranger.is_waiting() && !crowd[0].stranger.is_waiting());
+        assert_eq!(crowd[1].from, address(2, 1));
     }
 
     #[test]

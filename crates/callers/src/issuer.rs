@@ -10,6 +10,7 @@ use hyper::{Request, StatusCode};
 use parking_lot::Mutex;
 use sealbus_manifest::callers::OauthEntry;
 use sealbus_web::{Client, WebError, whole};
+use tokio::sync::OwnedMutexGuard;
 
 use crate::token::{Expected, KeySet, KeySetError, NotGranted, TokenRights};
 
@@ -49,9 +50,11 @@ pub(crate) struct Issuer {
     entry: OauthEntry,
     web: Client,
     known: Mutex<Option<(Arc<KeySet>, Instant)>>,
-    /// When a fetch last ended, and its trouble.
-    tried: tokio::sync::Mutex<Option<(Instant, String)>>,
+    tried: Arc<tokio::sync::Mutex<Tried>>,
 }
+
+/// When a fetch last ended, and its trouble.
+type Tried = Option<(Instant, String)>;
 
 impl Issuer {
     pub(crate) fn new(entry: OauthEntry, web: Client) -> Self {
@@ -59,13 +62,13 @@ impl Issuer {
             entry,
             web,
             known: Mutex::default(),
-            tried: tokio::sync::Mutex::default(),
+            tried: Arc::default(),
         }
     }
 
     /// Checks a token. `certificate` is what the caller proved, as [`Expected`] has it.
     pub(crate) async fn check(
-        &self,
+        self: &Arc<Self>,
         token: &str,
         certificate: Option<&str>,
     ) -> Result<TokenRights, IssuerRefusal> {
@@ -92,13 +95,19 @@ impl Issuer {
     }
 
     /// Fetches the keys, unless that was tried just now. Returns the latest trouble.
-    async fn fetch(&self) -> String {
-        let mut tried = self.tried.lock().await;
+    async fn fetch(self: &Arc<Self>) -> String {
+        let tried = self.tried.clone().lock_owned().await;
         if let Some((at, trouble)) = tried.as_ref()
             && at.elapsed() < PAUSE
         {
             return trouble.clone();
         }
+        // It ends although those that wait for it leave: the next one must not begin another.
+        let fetching = tokio::spawn(self.clone().fetch_now(tried));
+        fetching.await.unwrap_or_else(|error| error.to_string())
+    }
+
+    async fn fetch_now(self: Arc<Self>, mut tried: OwnedMutexGuard<Tried>) -> String {
         let trouble = match self.read().await {
             Ok(keys) => {
                 *self.known.lock() = Some((Arc::new(keys), Instant::now()));
@@ -126,5 +135,53 @@ impl Issuer {
         }
         let keys = whole(answer.into_body(), LARGEST, FETCH_TIME).await?;
         Ok(KeySet::read(&keys)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_fetch_ends_although_nobody_waits_for_it_and_others_begin_none() {
+        let login = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let entry = OauthEntry {
+            issuer: "https://login.example".to_owned(),
+            keys: format!("http://{}/keys", login.local_addr().unwrap()),
+            resource: "https://door.example".to_owned(),
+        };
+        let web = Client::new(None, Arc::new(|_| Ok(())));
+        let issuer = Arc::new(Issuer::new(entry, web));
+        let leave_early = || {
+            let checking = pin!(issuer.check("one.two.three", None));
+            let mut waiting = Context::from_waker(Waker::noop());
+            assert!(checking.poll(&mut waiting).is_pending());
+        };
+        leave_early();
+        let came = tokio::time::timeout(PATIENCE, login.accept()).await;
+        let (mut asked, _) = came.unwrap().unwrap();
+        let mut head = [0; 4_096];
+        assert!(asked.read(&mut head).await.unwrap() > 0);
+        leave_early();
+        leave_early();
+        let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"first","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+        let length = keys.len();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{keys}"
+        );
+        asked.write_all(answer.as_bytes()).await.unwrap();
+        let checked = tokio::time::timeout(PATIENCE, issuer.check("one.two.three", None)).await;
+        assert!(matches!(checked.unwrap(), Err(IssuerRefusal::Token(_))));
+        assert!(issuer.keys(FRESH).is_some());
+        let again = tokio::time::timeout(Duration::from_millis(100), login.accept()).await;
+        assert!(again.is_err(), "the issuer was called again");
     }
 }

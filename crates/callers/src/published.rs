@@ -1,6 +1,7 @@
 //! The platform's issuer of workload tokens, published for the servers that check them: where discovery of OpenID Connect
 //! looks for it (OpenID Connect Discovery 1.0, section 4), and its keys (RFC 7517).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -10,6 +11,7 @@ use hyper::{Method, StatusCode};
 use sealbus::{Voice, WorkloadIssuer, WorkloadTokenError};
 use sealbus_control::FaultCode;
 use serde_json::json;
+use tokio::sync::OwnedMutexGuard;
 
 use crate::connection::{Answer, text_answer};
 
@@ -21,15 +23,17 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The publication. It asks the CA when somebody wants to know.
 pub(crate) struct Published {
     voice: Voice,
-    /// The issuer, if there is one, and when the CA was last asked.
-    known: tokio::sync::Mutex<Option<(Option<WorkloadIssuer>, Instant)>>,
+    known: Arc<tokio::sync::Mutex<Known>>,
 }
+
+/// The issuer, if there is one, and when the CA was last asked.
+type Known = Option<(Option<WorkloadIssuer>, Instant)>;
 
 impl Published {
     pub(crate) fn new(voice: Voice) -> Self {
         Self {
             voice,
-            known: tokio::sync::Mutex::default(),
+            known: Arc::default(),
         }
     }
 
@@ -48,27 +52,31 @@ impl Published {
     }
 
     async fn issuer(&self) -> Option<WorkloadIssuer> {
-        let mut known = self.known.lock().await;
+        let known = self.known.clone().lock_owned().await;
         if let Some((issuer, at)) = known.as_ref()
             && at.elapsed() < PAUSE
         {
             return issuer.clone();
         }
-        let issuer = match self.voice.workload_issuer().await {
-            Ok(issuer) => Some(issuer),
-            Err(WorkloadTokenError::Refused(fault)) if fault.code == FaultCode::NotPermitted => {
-                None
-            }
-            Err(WorkloadTokenError::Level { .. }) => None,
-            // Without the Master there are no new keys, and the old ones are still good.
-            Err(error) => {
-                tracing::warn!("the keys of workload tokens could not be asked for: {error}");
-                known.take().and_then(|(issuer, _)| issuer)
-            }
-        };
-        *known = Some((issuer.clone(), Instant::now()));
-        issuer
+        // It ends although those that wait for it leave: the next one must not ask again.
+        let asking = tokio::spawn(ask(self.voice.clone(), known));
+        asking.await.ok().flatten()
     }
+}
+
+async fn ask(voice: Voice, mut known: OwnedMutexGuard<Known>) -> Option<WorkloadIssuer> {
+    let issuer = match voice.workload_issuer().await {
+        Ok(issuer) => Some(issuer),
+        Err(WorkloadTokenError::Refused(fault)) if fault.code == FaultCode::NotPermitted => None,
+        Err(WorkloadTokenError::Level { .. }) => None,
+        // Without the Master there are no new keys, and the old ones are still good.
+        Err(error) => {
+            tracing::warn!("the keys of workload tokens could not be asked for: {error}");
+            known.take().and_then(|(issuer, _)| issuer)
+        }
+    };
+    *known = Some((issuer.clone(), Instant::now()));
+    issuer
 }
 
 /// The document at a path, for an issuer whose URL may have a path itself.
@@ -92,7 +100,28 @@ fn document(known: &WorkloadIssuer, path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use sealbus::Platform;
+
     use super::*;
+    use crate::caller::CallerAgent;
+
+    #[tokio::test]
+    async fn the_ca_is_asked_to_the_end_although_nobody_waits() {
+        let platform = Platform::embedded().await.unwrap();
+        let (agent, caller) = CallerAgent::new();
+        platform.start("door", agent).await.unwrap();
+        let caller = caller.await.unwrap();
+        let published = Published::new(caller.voice.clone());
+        {
+            let left = pin!(published.issuer());
+            let mut waiting = Context::from_waker(Waker::noop());
+            assert!(left.poll(&mut waiting).is_pending());
+        }
+        assert!(published.known.lock().await.is_some());
+    }
 
     #[test]
     fn the_documents_stand_where_the_issuer_says() {

@@ -212,7 +212,7 @@ fn entrance(
         let resource = Resource::new(entry, &oauth);
         // The operator named its address.
         let web = Client::new(client, Arc::new(|_| Ok(())));
-        (Issuer::new(oauth, web), resource)
+        (Arc::new(Issuer::new(oauth, web)), resource)
     });
     Ok(Entrance { tls, trust, oauth })
 }

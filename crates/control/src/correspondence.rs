@@ -306,9 +306,9 @@ impl EnquiryReply {
         let lost = match outbox.try_send(*self.message) {
             Ok(()) => return,
             Err(TrySendError::Failed(error)) => error.to_string(),
-            Err(TrySendError::Full(unsent)) => match may_wait(bytes) {
+            Err(TrySendError::Full(mut unsent)) => match may_wait(bytes) {
                 Err(fault) => fault.message,
-                Ok(()) => match tokio::time::timeout(ANSWERING, outbox.finish(unsent)).await {
+                Ok(()) => match tokio::time::timeout(ANSWERING, outbox.finish(&mut unsent)).await {
                     Ok(Ok(())) => return,
                     Ok(Err(error)) => error.to_string(),
                     Err(_) => "its receiver takes none".to_owned(),

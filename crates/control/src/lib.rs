@@ -40,7 +40,7 @@ pub mod turns;
 pub mod word;
 pub mod workload;
 
-pub use sealbus_bus::{LogShares, text};
+pub use sealbus_bus::{LogShares, network_of, text};
 
 use std::net::{IpAddr, SocketAddr};
 

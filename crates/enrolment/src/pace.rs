@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use sealbus_control::network_of;
+
 /// Requests that an address may make at once.
 const BURST: u32 = 256;
 /// Requests that an address may make in a second, in the long run.
@@ -21,6 +23,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// How long the next request of this address must wait. None if too many addresses ask.
     pub(crate) fn next(&mut self, address: IpAddr, now: Instant) -> Option<Duration> {
+        let address = network_of(address);
         if self.even.len() >= ADDRESSES && !self.even.contains_key(&address) {
             self.even.retain(|_, even| *even > now);
             if self.even.len() >= ADDRESSES {
@@ -53,13 +56,17 @@ mod tests {
         assert_eq!(pace.next(other, now), Some(Duration::ZERO));
         let later = now + Duration::from_secs(10);
         assert_eq!(pace.next(one, later), Some(Duration::ZERO));
+        // All addresses that one stranger chooses among are one.
+        let chosen = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
+        let waits = (0..300).map(|host| pace.next(chosen(host), now).unwrap());
+        assert!(!waits.max().unwrap().is_zero());
     }
 
     #[test]
     fn addresses_without_end_take_no_memory() {
         let mut pace = Pace::default();
         let now = Instant::now();
-        let address = |number: usize| IpAddr::from((number as u128).to_be_bytes());
+        let address = |number: usize| IpAddr::from(((number as u128) << 64).to_be_bytes());
         for number in 0..ADDRESSES {
             assert!(pace.next(address(number), now).is_some());
         }

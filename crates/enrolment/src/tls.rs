@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use sealbus_control::network_of;
 use sealbus_mesh::{Stranger, Strangers, listen};
 use sealbus_seal::tls::{Acceptor, Connector, ExpectedPeer, explain, server_name};
 use sealbus_seal::{CLOCK_SKEW, Fingerprint, PlatformName};
@@ -98,7 +99,7 @@ where
     accept_each(&listener, |stream, peer, _| {
         let waiting = Arc::new(WaitingStranger {
             door: door.clone(),
-            place: door.strangers.came(peer.ip()),
+            place: door.strangers.came(network_of(peer.ip())),
             peer,
         });
         let (acceptor, serve) = (acceptor.clone(), serve.clone());

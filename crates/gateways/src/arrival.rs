@@ -225,7 +225,9 @@ impl Shared {
             // A full mailbox is not an offence of the sender.
             Turned::Busy => return,
         };
-        let tried_by = format!("{} at {from}", turned.sender);
+        // The log shortens it and counts it against the address, which must stay at its end.
+        let sender: String = turned.sender.chars().take(500).collect();
+        let tried_by = format!("{sender} at {from}");
         self.outbox.bus().refused(
             &tried_by,
             None,

@@ -90,7 +90,7 @@ pub struct GatewayLimits {
     /// The milliseconds that a client may take to send the head of a request, counted from the previous request.
     /// Default 60 000.
     pub head_time: u64,
-    /// The milliseconds that a client may take to send the body of a request. Default 30 000.
+    /// The milliseconds that a client may take to send the body of a request, and to read its answer. Default 30 000.
     pub body_time: u64,
     /// Open connections from outside. Default 1024.
     pub connections: usize,

@@ -155,6 +155,7 @@ pub(crate) fn judge(
                 admitted.is_located &= admission.is_located;
             }
             None => {
+                let local = local.chars().take(200).collect::<String>();
                 let explanation = format!(
                     "the gateway does not let platform {home} ({}) write to {local}: sealbus gateway allow {home} --to {local}",
                     origin.address

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use sealbus_bus::network_of;
 
 use crate::config::GatewayLimits;
 
@@ -26,7 +27,7 @@ struct Open {
     addresses: HashMap<IpAddr, Here>,
 }
 
-/// The share of one network address.
+/// The share of one [network address](network_of).
 #[derive(Debug, Default)]
 struct Here {
     connections: usize,
@@ -61,6 +62,7 @@ impl Places {
 
     /// A place for one more connection; `None` if all are taken.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPlace> {
+        let address = network_of(address);
         let mut open = self.open.lock();
         let here = open.addresses.get(&address).map_or(0, |it| it.connections);
         if open.connections >= self.limits.connections
@@ -137,6 +139,23 @@ impl Drop for BodyRoom<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_that_one_stranger_chooses_among_have_one_share() {
+        let places = Places::new(&GatewayLimits {
+            connections_per_address: 2,
+            ..GatewayLimits::default()
+        });
+        let enter = |network: u16, host: u16| {
+            let address = [0x2001, 0xdb8, 0, network, 0, 0, 0, host];
+            places.enter(IpAddr::from(address))
+        };
+        let own = [enter(1, 1), enter(1, 2), enter(1, 3)];
+        assert_eq!(own.each_ref().map(Option::is_some), [true, true, false]);
+        assert!(enter(2, 1).is_some());
+        drop(own);
+        assert!(places.open.lock().addresses.is_empty());
+    }
 
     #[test]
     fn connections_and_bodies_are_bounded_for_each_address_and_together() {

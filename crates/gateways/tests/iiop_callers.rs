@@ -392,6 +392,49 @@ async fn a_message_in_parts_that_nobody_continues_is_forgotten() {
     is_served(&two, client).await;
 }
 
+/// Neither whole messages nor further parts give a message in parts more time. Its bytes would keep their room for ever.
+#[tokio::test]
+async fn a_message_in_parts_does_not_outlive_its_time_among_others() {
+    let time = Duration::from_millis(200);
+    let limits = GatewayLimits {
+        body_time: 200,
+        ..GatewayLimits::default()
+    };
+    let config = GatewayConfig {
+        limits,
+        ..with_iiop(open_to_all())
+    };
+    let two = Platform::new("two", config).await;
+    let (_, key) = address(&two);
+    let ask = call(&key, "_non_existent", Response::Wanted, |_| {});
+    let is_asked_alone = async |client: &mut Client| {
+        client.send(&ask).await;
+        let whole = client.next().await.expect("a reply is due");
+        match Message::decode(&whole.header, &whole.bytes).unwrap() {
+            Message::Reply(reply, _) => assert_eq!(reply.id, 7),
+            other => panic!("{other:?}"),
+        }
+    };
+    // A whole request, but its header says that more of it follows.
+    let first = Request::new(1, Response::Wanted, &key, "_non_existent");
+    let mut first = first.encode(Version::V1_2, ByteOrder::Big, |_| {});
+    first[6] |= 2;
+    let mut last = begun(1, 0, Kind::Fragment);
+    last[6] &= !2;
+    let mut client = Client::new(&two).await;
+    client.send(&first).await;
+    is_asked_alone(&mut client).await;
+    let until = Instant::now() + 3 * time;
+    while Instant::now() < until {
+        client.send(&begun(1, 8, Kind::Fragment)).await;
+        is_asked_alone(&mut client).await;
+        tokio::time::sleep(time / 2).await;
+    }
+    is_asked_alone(&mut client).await;
+    client.send(&last).await;
+    is_asked_alone(&mut client).await;
+}
+
 #[tokio::test]
 async fn a_thousand_idle_connections_keep_nobody_out_for_ever() {
     let limits = GatewayLimits {

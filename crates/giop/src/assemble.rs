@@ -98,12 +98,13 @@ impl Assembler {
         self.buffer.len() - self.taken + self.unfinished_bytes()
     }
 
-    /// Since when a message in parts has waited for its next one.
+    /// Since when a message in parts has waited for its end.
     pub fn oldest(&self) -> Option<Instant> {
         self.unfinished.iter().map(|it| it.since).min()
     }
 
-    /// Forgets messages in parts whose last part came before `time`. Some ORBs never send the rest.
+    /// Forgets messages in parts whose first part came before `time`. Some ORBs never send the rest, and drops would hold
+    /// a message's room.
     pub fn forget_older_than(&mut self, time: Instant) {
         self.unfinished.retain(|it| it.since > time);
     }
@@ -197,7 +198,6 @@ impl Assembler {
         }
         let unfinished = &mut self.unfinished[at];
         unfinished.whole.bytes.extend_from_slice(data);
-        unfinished.since = now;
         if header.has_more {
             return Ok(None);
         }

@@ -384,7 +384,7 @@ fn lengths_are_judged_before_memory_is_taken() {
 }
 
 #[test]
-fn messages_in_parts_that_are_not_continued_are_forgotten() {
+fn messages_in_parts_that_do_not_end_are_forgotten() {
     let begin = Instant::now();
     let mut assembler = Assembler::new(limits());
     let request = Request::new(1, Response::None, b"key", "message");
@@ -392,11 +392,15 @@ fn messages_in_parts_that_are_not_continued_are_forgotten() {
     let parts = in_parts(&whole, 16);
     assembler.push(&parts[0]);
     assert_eq!(assembler.next_message(begin), Ok(None));
+    // A further part does not restart the time.
+    assembler.push(&parts[1]);
+    let later = begin + Duration::from_secs(29);
+    assert_eq!(assembler.next_message(later), Ok(None));
     assert_eq!(assembler.oldest(), Some(begin));
     assembler.forget_older_than(begin + Duration::from_secs(30));
     assert_eq!((assembler.oldest(), assembler.waiting()), (None, 0));
     // The late rest says nothing any more.
-    for part in &parts[1..] {
+    for part in &parts[2..] {
         assembler.push(part);
     }
     assert_eq!(assembler.next_message(begin), Ok(None));

@@ -72,11 +72,11 @@ impl Deliveries {
         }
         match self.outbox.try_send(message.clone()) {
             Ok(()) => {}
-            Err(TrySendError::Full(unsent)) => {
+            Err(TrySendError::Full(mut unsent)) => {
                 let (this, number) = (self.clone(), waiting.next);
                 let to = receiver.clone();
                 let task = tokio::spawn(async move {
-                    this.note(&to, this.outbox.finish(unsent).await);
+                    this.note(&to, this.outbox.finish(&mut unsent).await);
                     while let Some(message) = this.next(&to, number) {
                         this.note(&to, this.outbox.send(message).await);
                     }

@@ -45,6 +45,12 @@ pub(crate) async fn carry_out(
             Outward::WhitePages { agent, state } => {
                 let _ = life_changes.send(LifeChange::State { agent, state });
             }
+            Outward::Settled { waiting, result } => {
+                for waiting in waiting {
+                    // An operator that no longer waits is not told.
+                    let _ = waiting.send(result.clone());
+                }
+            }
             Outward::Followed(told) => {
                 let _ = life_changes.send(LifeChange::Followed(told));
             }

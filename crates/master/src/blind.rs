@@ -181,14 +181,15 @@ impl BlindCa {
         said: &str,
         store: &dyn Store,
     ) -> Result<bool, Fault> {
-        let name = {
+        let (name, row) = {
             let mut ca = self.ca.lock().await;
             let act = ca.revoke(what, said, timestamp(now()))?;
             tracing::warn!(%what, reason = said, "revoked by an operator");
-            self.ledger.keep(act).await?
+            let name = self.ledger.keep(act.clone()).await?;
+            let row = row_of(&self.name, &name, &act);
+            (name, row)
         };
         self.has_revoked.notify_one();
-        let row = row_of(&self.name, &name);
         let taking_in = async {
             while self.ledger.has(&name) || !matches!(store.get(&row).await, Ok(None)) {
                 tokio::time::sleep(PAUSE).await;

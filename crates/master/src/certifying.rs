@@ -5,6 +5,7 @@ use sealbus_control::authority::{AuthorityAnswer, IssuedChain};
 use sealbus_control::clock::timestamp;
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::text::excerpt;
+use sealbus_control::turns::Turn;
 use sealbus_control::{Fault, FaultCode, Subject, UnixMillis};
 use sealbus_seal::{CertificateChain, Identity, IdentityError, ProcessId};
 
@@ -15,9 +16,11 @@ use super::vouching::{PlacementsOf, check_process};
 /// Characters of a refusal's message that repeats the text of a node.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// Certifies. On a broker, allows the process to log in before it gets its certificate.
+/// Certifies. On a broker, allows the process to log in before it gets its certificate. A node that gets one is a member.
+/// A refusal is about its process, and says nothing about the node.
 pub(crate) async fn certified(
     desk: &DeskHandle,
+    turn: &Turn,
     from: String,
     voucher: Signed,
 ) -> Result<AuthorityAnswer, Fault> {
@@ -30,6 +33,7 @@ pub(crate) async fn certified(
         Ok(((chain, desk.broker.clone()), act))
     };
     let ((chain, broker), _) = desk.run_or_keep(certifying).await?;
+    turn.is_members();
     if let Some(broker) = broker {
         broker.admit_certified(&chain.chain).await?;
     }
@@ -72,14 +76,21 @@ pub(crate) fn certify_vouched(
         Subject::Process => Identity::process(&desk.name, &name, id).map_err(illegal)?,
     };
     let refused = |desk: &mut Desk, fault: Fault| {
-        let subject = match &vouching.subject {
-            Subject::Agent { name } => name.clone(),
-            Subject::Process => format!("process {process}"),
-        };
-        let what = format!("refused: {}", fault.message);
-        desk.ca
-            .events()
-            .enter(0, &subject, Some(&name), None, what, timestamp(now));
+        // A program that was revoked, and its node, may ask without end.
+        if let Some(left_out) = desk.log.admit(name.clone()) {
+            let subject = match &vouching.subject {
+                Subject::Agent { name } => name.clone(),
+                Subject::Process => format!("process {process}"),
+            };
+            tracing::warn!(
+                target: "sealbus::certification",
+                agent = %subject, node = %name, left_out, %fault, "refused"
+            );
+            let what = format!("refused: {}", fault.message);
+            desk.ca
+                .events()
+                .enter(0, &subject, Some(&name), None, what, timestamp(now));
+        }
         fault
     };
     if let Err(fault) = check_process(&desk.state, &name, process, &vouching.subject) {

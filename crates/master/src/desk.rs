@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::state::{Effect, MasterState};
 use super::written::Written;
-use sealbus_ca::CaService;
+use sealbus_ca::{CaService, CertificationLog};
 use sealbus_control::clock::{now, timestamp};
 use sealbus_control::directory::DirectoryUpdate;
 use sealbus_control::{Fault, FaultCode, PlatformDescription, Term, UnixMillis};
@@ -337,8 +337,8 @@ impl Work {
                         .enter(step, &agent, Some(&node), None, what, timestamp(now));
                 }
                 Effect::Settled { group, result } => {
-                    for waiting in desk.waiting.remove(&group).into_iter().flatten() {
-                        let _ = waiting.send(result.clone());
+                    if let Some(waiting) = desk.waiting.remove(&group) {
+                        self.held.push(Outward::Settled { waiting, result });
                     }
                 }
             }
@@ -353,7 +353,7 @@ impl Work {
         ]
         .concat();
         let changed = !rows.is_empty();
-        self.unwritten.extend(rows);
+        self.unwritten.add(rows, CertificationLog::is_row);
         changed
     }
 
@@ -373,7 +373,8 @@ impl Work {
         if let Err(error) = self.desk.ca.publish(timestamp(now())) {
             tracing::error!(%error, "the deny list could not be signed: what was revoked is still believed");
         }
-        self.unwritten.extend(self.desk.ca.take_rows());
+        let rows = self.desk.ca.take_rows();
+        self.unwritten.add(rows, CertificationLog::is_row);
         let written = if self.unwritten.is_empty() {
             Ok(())
         } else if let Some(error) = self.keeping.away().filter(|_| !self.desk.closing) {

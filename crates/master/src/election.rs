@@ -2,7 +2,6 @@
 
 #[cfg(test)]
 mod tests;
-mod twins;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -30,7 +29,7 @@ use super::kept_ports::{
 };
 use super::master_error::MasterError;
 use super::masters::Masters;
-use super::standby::{Candidate, Election};
+use super::standby::{Candidate, Election, twins};
 use super::standby_admin::serve_operators;
 use super::state_store::{Led, State, StateError, check_kept_root, was_elsewhere};
 use super::unstored::Ledger;
@@ -107,41 +106,37 @@ pub(super) async fn elect(
             ready => break ready?,
         }
     };
-    let leader_at = candidate.leader_at.subscribe();
+    let (leader_at, alone) = (candidate.leader_at.subscribe(), candidate.alone.subscribe());
     let ledger = blind.as_ref().map(|blind| blind.ledger().clone());
     let broker = config.settings.broker.as_ref();
     let waiting = candidate.wait(&mut waits, broker.is_none());
     let election = tokio::select! {
         election = waiting => election,
         () = forward(&server, leader_at.clone(), blind.clone()) => Election::Over,
-        error = act_blindly(blind, &etcd, directory, leader_at) => return Err(error),
+        error = act_blindly(blind, &etcd, directory, leader_at, alone) => return Err(error),
         // Another Master has begun the platform: this one says so at once, and not when it is needed.
         error = foreign_root(&*etcd, directory, &settings.name) => {
             candidate.give_back().await;
             return Err(error.into());
         }
     };
-    let fenced = match election {
-        Election::Won(fenced) => fenced,
+    let elected = match election {
+        Election::Won(fenced) => own_ca(&*etcd, directory, settings).await.map(|_| fenced),
         Election::Over => return Err(MasterError::Over),
         Election::OnBroker(leader) => {
-            candidate.give_back().await;
             let broker = broker.map_or("a broker", |broker| broker.kind().title());
-            return Err(MasterError::OnBroker { leader, broker });
+            Err(MasterError::OnBroker { leader, broker })
         }
-        Election::Restoring => {
+        Election::Restoring => Err(StoreError::Restoring.into()),
+        Election::Copied(twin) => Err(twin.refusal(directory)),
+    };
+    let fenced = match elected {
+        Ok(fenced) => fenced,
+        Err(error) => {
             candidate.give_back().await;
-            return Err(StoreError::Restoring.into());
-        }
-        Election::Copied(twin, common) => {
-            candidate.give_back().await;
-            return Err(twins::copied(*twin, common, directory));
+            return Err(error);
         }
     };
-    if let Err(error) = own_ca(&*etcd, directory, settings).await {
-        candidate.give_back().await;
-        return Err(error);
-    }
     Ok(Elected {
         led: Led {
             fenced,
@@ -164,7 +159,7 @@ struct Ready {
     blind: Option<Arc<BlindCa>>,
 }
 
-/// Reaches the state, unless another Master runs on a copy of the state directory: reaching it ends what that one is writing.
+/// Reaches the state, unless another Master runs on a copy of the state directory.
 async fn reach(config: &MasterConfig, state: &State, etcd: &EtcdStore) -> Result<(), MasterError> {
     let (directory, name) = (&config.directory, &config.settings.name);
     twins::await_none(etcd, directory).await?;
@@ -255,18 +250,25 @@ async fn act_without_store(
     }
 }
 
-/// Does a CA's work beside standing by, if there is a CA. Returns only an error.
+/// Does a CA's work beside standing by, if there is a CA. Its acts come into the store once this Master is `alone`: until then they
+/// may be acts of a twin, which has handed them in. Returns only an error.
 async fn act_blindly(
     ca: Option<Arc<BlindCa>>,
     etcd: &Arc<EtcdStore>,
     directory: &Path,
     leader_at: watch::Receiver<Option<SocketAddr>>,
+    mut alone: watch::Receiver<bool>,
 ) -> MasterError {
     let Some(ca) = ca else {
         return std::future::pending().await;
     };
+    let following = async {
+        if alone.wait_for(|it| *it).await.is_ok() {
+            ca.follow(etcd).await;
+        }
+    };
     tokio::select! {
-        () = ca.follow(etcd) => std::future::pending().await,
+        () = following => std::future::pending().await,
         error = serve_operators(ca.clone(), etcd.clone(), directory, leader_at) => error,
     }
 }

@@ -269,6 +269,15 @@ fn join(
     }
     let (name, process) = desk.state.join(wish.as_deref(), node.clone(), now)?;
     let legal = node_name(&name)?;
+    if desk.state.was_restored() {
+        // The backup may lack a node of this name, or the name was given up: two machines are never one node.
+        let (earlier, said) = (desk.node(&name)?, "the name was given to a new machine");
+        desk.ca.revoke_unknown(earlier, said, time)?;
+        // The new certificate begins after all that the list in force denies.
+        desk.ca
+            .publish(time)
+            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+    }
     desk.tokens
         .redeem(Purpose::Join, &secret, &legal, time)
         .map_err(|error| invalid(&error))?;
@@ -285,8 +294,7 @@ fn joined(
 ) -> Result<EnrolmentAnswer, Fault> {
     // A node that joined when the name was still allowed is not certified under it again.
     node_name(&name)?;
-    let identity = Identity::node(&desk.name, &name)
-        .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
+    let identity = desk.node(&name)?;
     let time = timestamp(now);
     let chain = desk
         .ca

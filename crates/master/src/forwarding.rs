@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealbus_bus::network_of;
 use sealbus_enrolment::{is_word, read_word, reply};
 use sealbus_mesh::Strangers;
 use sealbus_web::accept_each;
@@ -29,7 +30,7 @@ pub(super) async fn forward(
     let strangers = Strangers::new(MOST);
     accept_each(listener, |near, from, _| {
         let (leaders, ca) = (leader.clone(), ca.clone());
-        let stranger = strangers.came(from.ip().to_canonical());
+        let stranger = strangers.came(network_of(from.ip()));
         Some(async move {
             // A connection that breaks is tried again from its beginning.
             tokio::select! {

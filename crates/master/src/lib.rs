@@ -36,6 +36,7 @@ mod master_error;
 mod masters;
 mod operator;
 mod own_host;
+mod own_processes;
 pub mod placement;
 pub mod registry;
 mod restore;

@@ -16,7 +16,7 @@ use super::desk::{Desk, DeskHandle, News};
 use sealbus_control::attachment::{AgentReport, AttachmentAnswer, AttachmentRequest};
 use sealbus_control::authority::IssuedChain;
 use sealbus_control::clock::timestamp;
-use sealbus_control::directory::{DirectoryStep, MOST_FOLLOWED, RecentNames};
+use sealbus_control::directory::{DirectoryStep, DirectoryUpdate, MOST_FOLLOWED, RecentNames};
 use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs, not_attached};
 use sealbus_control::names::{CONTROL_AGENTS, MASTER_NODE};
 use sealbus_control::{
@@ -157,47 +157,7 @@ async fn watch_news(
             directory: update.to,
             deny_list,
         };
-        let is_whole = update.from == 0;
-        let mut agents = Vec::new();
-        let mut joined = Vec::new();
-        let mut rules = None;
-        let mut ended = Vec::new();
-        for step in update.changes {
-            match step {
-                DirectoryStep::Agent(change) if asked.lock().contains(&change.agent) => {
-                    agents.push(change);
-                }
-                DirectoryStep::Agent(_) => {}
-                DirectoryStep::Together { agents: names, at } => {
-                    let asked = asked.lock();
-                    let wanted = names.into_iter().filter(|name| asked.contains(name));
-                    agents.extend(wanted.map(|agent| DirectoryChange {
-                        agent,
-                        location: at.clone(),
-                    }));
-                }
-                DirectoryStep::Joined { joined: process } => joined.push(process),
-                DirectoryStep::Ended { ended: process } => {
-                    joined.retain(|joined: &ProcessContact| joined.named() != process);
-                    ended.push(process);
-                }
-                DirectoryStep::Rules { rules: newer } => rules = Some(newer),
-            }
-        }
-        let mut to_tell = Vec::new();
-        if is_whole {
-            to_tell.push(Command::ProcessesAre(Some(joined)));
-        } else if !joined.is_empty() {
-            to_tell.push(Command::ProcessesJoined(joined));
-        }
-        to_tell.extend(rules.map(Box::new).map(Command::Rules));
-        if !agents.is_empty() {
-            to_tell.push(Command::DirectoryChanged(agents));
-        }
-        if !ended.is_empty() {
-            to_tell.push(Command::ProcessesEnded(ended));
-        }
-        for command in to_tell {
+        for command in commands_of(update, &asked) {
             if commands.send(command).await.is_err() {
                 return;
             }
@@ -207,6 +167,50 @@ async fn watch_news(
             () = commands.closed() => return,
         }
     }
+}
+
+/// The commands that tell a process the directory's news. Of agents it hears if it asked for them.
+fn commands_of(update: DirectoryUpdate, asked: &Mutex<RecentNames>) -> Vec<Command> {
+    let mut agents = Vec::new();
+    let mut joined = Vec::new();
+    let mut rules = None;
+    let mut ended = Vec::new();
+    for step in update.changes {
+        match step {
+            DirectoryStep::Agent(change) if asked.lock().contains(&change.agent) => {
+                agents.push(change);
+            }
+            DirectoryStep::Agent(_) => {}
+            DirectoryStep::Together { agents: names, at } => {
+                let asked = asked.lock();
+                let wanted = names.into_iter().filter(|name| asked.contains(name));
+                agents.extend(wanted.map(|agent| DirectoryChange {
+                    agent,
+                    location: at.clone(),
+                }));
+            }
+            DirectoryStep::Joined { joined: process } => joined.push(process),
+            DirectoryStep::Ended { ended: process } => {
+                joined.retain(|joined: &ProcessContact| joined.named() != process);
+                ended.push(process);
+            }
+            DirectoryStep::Rules { rules: newer } => rules = Some(newer),
+        }
+    }
+    let mut to_tell = Vec::new();
+    if update.from == 0 {
+        to_tell.push(Command::ProcessesAre(Some(joined)));
+    } else if !joined.is_empty() {
+        to_tell.push(Command::ProcessesJoined(joined));
+    }
+    to_tell.extend(rules.map(Box::new).map(Command::Rules));
+    if !agents.is_empty() {
+        to_tell.push(Command::DirectoryChanged(agents));
+    }
+    if !ended.is_empty() {
+        to_tell.push(Command::ProcessesEnded(ended));
+    }
+    to_tell
 }
 
 impl OwnHost {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sealbus_seal::tls::{Acceptor, CertificateSource};
 use sealbus_seal::{Certificate, Fingerprint};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -16,27 +17,24 @@ use super::backup::{Backups, files_of};
 use super::config::MasterConfig;
 use super::desk::{DeskHandle, News};
 use super::election::{Elected, elect};
-use super::foundation::Foundation;
 use super::issuance_log::{self, Publisher};
-use super::kept_ports::{ListenAddress, Ports, free_port, keep_ports, open_at};
+use super::kept_ports::{Ports, free_port, keep_ports};
 use super::master_error::MasterError;
+use super::masters::{self, Masters};
+use super::own_processes::start_system;
 use super::state_store::{Led, keep_root};
 use super::taking_in::{hand_in, look, take_in, take_in_revocations};
 use super::unstored::Ledger;
 use super::written::Written;
 use super::{
-    Authorities, Broker, HostedProcess, OwnHost, SystemAgents, authority_care, broker_watch, lay,
-    masters, server_certificate,
+    Authorities, Broker, SystemAgents, authority_care, broker_watch, lay, server_certificate,
 };
 use crate::enrolment;
-use sealbus_control::ProcessContact;
 use sealbus_control::clock::now;
 use sealbus_control::clock::timestamp;
-use sealbus_control::local::listen;
-use sealbus_control::names::MASTER_NODE;
+use sealbus_control::local::{Listener, listen};
 use sealbus_control::operators::{OperatorKey, socket_in};
 use sealbus_enrolment::{ENROLMENT, HTTP, LogServer, accept};
-use sealbus_process::Process;
 use sealbus_store::{Leadership, Store};
 
 /// How long operators may take to hear that this Master leads no longer.
@@ -104,23 +102,8 @@ impl Master {
         if !config.accept_clock {
             Written::last(&*store).await?.await_clock().await?;
         }
-        let time = timestamp(now());
-        let authorities = Authorities::keep(
-            &directory,
-            &config.settings.name,
-            config.settings.signatures,
-            time,
-        )?;
-        let root = Certificate::parse(&authorities.root)?;
-        (config.settings).check_signatures(root.public_key().algorithm())?;
+        let authorities = keep_authorities(&config, &*store, masters.as_deref()).await?;
         let authority = authorities.issuing.name().to_owned();
-        if let Some(masters) = &masters {
-            let certificate = authorities.issuing.chain().leaf();
-            masters.certifies_with(&authority, certificate).await;
-            keep_root(&*store, &directory, &config.settings.name).await?;
-            issuance_log::shared::reconcile(&*store, &directory, files_of).await?;
-            tracing::debug!("the issuance logs are here");
-        }
         let enrolment = server.local_addr().map_err(|error| MasterError::Listen {
             what: "nodes that join",
             address: SocketAddr::new(config.address, kept.ports.enrolment),
@@ -131,20 +114,9 @@ impl Master {
         let may_change = may_change || masters.is_some() && config.port == 0;
         let agents_at = free_port(config.address, port, may_change).await?;
         let files = issuance_log::folder_in(&directory, &authority);
-        let settings = &config.settings;
-        let metrics = match config.metrics {
-            None => None,
-            Some(address) => {
-                let listener = sealbus_metrics::listen(address).await;
-                Some(listener.map_err(|error| MasterError::Listen {
-                    what: "Prometheus",
-                    address,
-                    error,
-                })?)
-            }
-        };
+        let metrics = listen_for_prometheus(config.metrics).await?;
         let foundation = lay(
-            settings,
+            &config.settings,
             authorities,
             store.clone(),
             Some(&directory),
@@ -174,13 +146,7 @@ impl Master {
         }
         let ledger = match &masters {
             Some(_) => {
-                // Nobody else writes it.
-                let ledger = ledger.map_or_else(|| Ledger::open(&directory), Ok);
-                let ledger = ledger.map_err(|error| MasterError::Directory {
-                    path: directory.clone(),
-                    error,
-                })?;
-                desk.keep_in(ledger.clone());
+                let ledger = keep_ledger(ledger, &directory, &desk)?;
                 hand_in(&*store, &ledger, &authority).await;
                 take_in_revocations(&*store, &desk).await;
                 Some(ledger)
@@ -221,35 +187,10 @@ impl Master {
         };
         keep_ports(&*store, &kept, ports).await?;
 
-        if let Some(broker) = broker.clone() {
-            let logins = broker.clone().follow_logins(desk.clone(), news.clone());
-            tasks.spawn(logins);
-            let queues = broker
-                .clone()
-                .follow_queues(desk.clone(), news, system.ams.clone());
-            tasks.spawn(queues);
-            if let Some(receives) = system.receives() {
-                tasks.spawn(broker_watch::watch(broker, desk.clone(), receives));
-            }
+        if let Some(broker) = &broker {
+            follow_broker(broker, &desk, news, &system, &mut tasks);
         }
-        let root_certificate = root.clone().into();
-        let credential = server_certificate::issue(&desk, config.address).await?;
-        let source = CertificateSource::with_root(&credential, &root_certificate)?;
-        let acceptor = Acceptor::for_enrolment(source.clone(), &[ENROLMENT, HTTP]);
-        let logs = issuance_log::names_in(&directory, &authority).into_iter();
-        let logs = logs.map(|name| {
-            let folder = issuance_log::folder_in(&directory, &name);
-            (name, folder)
-        });
-        let logs = logs.collect();
-        let newcomers = enrolment::EnrolmentDoor {
-            desk: desk.clone(),
-            logs: LogServer::new(logs),
-            directory: Arc::from(directory.as_path()),
-        };
-        tasks.spawn(accept(server, acceptor, move |stream, waiting| {
-            newcomers.clone().serve(stream, waiting)
-        }));
+        open_door(server, &config, &desk, &authority, &root, &mut tasks).await?;
         let publisher = Publisher::new(
             desk.clone(),
             system.master.clone(),
@@ -270,18 +211,7 @@ impl Master {
             tasks.spawn(look(fenced, desk.clone(), trouble));
         }
         tasks.spawn(authority_care::run(desk.clone(), directory.clone()));
-        let renewing = server_certificate::renew(desk.clone(), config.address, source);
-        tasks.spawn(renewing);
-        // An operator who finds the socket must find the key.
-        let key = OperatorKey::keep(&directory).map_err(|error| MasterError::OperatorKey {
-            path: directory.clone(),
-            error,
-        })?;
-        let path = socket_in(&directory);
-        let listener = listen(&path).map_err(|error| MasterError::AdminSocket {
-            path: path.clone(),
-            error,
-        })?;
+        let (key, listener) = open_to_operators(&directory)?;
         let (end, ended) = watch::channel(false);
         let admin = Arc::new(Admin {
             desk,
@@ -425,60 +355,117 @@ impl Master {
     }
 }
 
-/// Opens the Master's processes: one, or, if agents' messages travel at a level below `auth`, a second one for the
-/// control plane.
-async fn start_system(
-    foundation: Foundation,
-    store: Arc<dyn Store>,
-    agents: ListenAddress,
-    control: ListenAddress,
-) -> Result<(SystemAgents, SocketAddr), MasterError> {
-    let desk = foundation.desk.clone();
-    let (is_apart, term) = desk
-        .run(|desk, _| Ok((desk.platform.is_control_apart(), desk.term)))
-        .await?;
-    let open = |hosted: fn(SocketAddr) -> HostedProcess, at: ListenAddress| {
-        let (desk, news) = (desk.clone(), foundation.news.clone());
-        let open = move |at| open_process(desk.clone(), hosted(at), news.clone());
-        let is_in_use = |error: &MasterError| match error {
-            MasterError::Open(error) => error.is_address_in_use(),
-            _ => false,
-        };
-        let (address, port) = (at.address.ip(), at.address.port());
-        open_at(address, port, at.may_change, is_in_use, open)
-    };
-    let (at, control_at) = (agents.address, control.address);
-    let (control, process) = if is_apart {
-        let control = open(HostedProcess::control, control).await?;
-        (control, open(HostedProcess::services, agents).await?)
-    } else {
-        let process = open(|at| HostedProcess::system(Some(at)), agents).await?;
-        (process.clone(), process)
-    };
-    let contact = |process: &Process, at| ProcessContact {
-        node: MASTER_NODE.to_owned(),
-        process: process.membership().process.clone(),
-        address: process.address().unwrap_or(at),
-    };
-    let (master, controls) = (contact(&process, at), contact(&control, control_at));
-    let address = master.address;
-    desk.run(move |desk, _| {
-        desk.platform.master = master;
-        desk.platform.control = controls;
-        Ok(())
-    })
-    .await?;
-    Ok((
-        SystemAgents::start(control, process, foundation, store, term).await?,
-        address,
-    ))
+/// This Master's authorities, which are made at the first start. A state that several Masters share belongs to their root from then
+/// on, and its issuance logs are brought here.
+async fn keep_authorities(
+    config: &MasterConfig,
+    store: &dyn Store,
+    masters: Option<&Masters>,
+) -> Result<Authorities, MasterError> {
+    let (directory, settings) = (&config.directory, &config.settings);
+    let time = timestamp(now());
+    let authorities = Authorities::keep(directory, &settings.name, settings.signatures, time)?;
+    let root = Certificate::parse(&authorities.root)?;
+    settings.check_signatures(root.public_key().algorithm())?;
+    if let Some(masters) = masters {
+        let issuing = &authorities.issuing;
+        let certificate = issuing.chain().leaf();
+        masters.certifies_with(issuing.name(), certificate).await;
+        keep_root(store, directory, &settings.name).await?;
+        issuance_log::shared::reconcile(store, directory, files_of).await?;
+        tracing::debug!("the issuance logs are here");
+    }
+    Ok(authorities)
 }
 
-async fn open_process(
-    desk: DeskHandle,
-    hosted: HostedProcess,
+async fn listen_for_prometheus(
+    address: Option<SocketAddr>,
+) -> Result<Option<TcpListener>, MasterError> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let listener = sealbus_metrics::listen(address).await;
+    let failed = |error| MasterError::Listen {
+        what: "Prometheus",
+        address,
+        error,
+    };
+    listener.map(Some).map_err(failed)
+}
+
+/// The file in which the desk keeps the acts of this Master's CA while the store is away; `held` is that of the time in which it stood
+/// by. Nobody else writes it.
+fn keep_ledger(
+    held: Option<Arc<Ledger>>,
+    directory: &Path,
+    desk: &DeskHandle,
+) -> Result<Arc<Ledger>, MasterError> {
+    let ledger = held.map_or_else(|| Ledger::open(directory), Ok);
+    let ledger = ledger.map_err(|error| MasterError::Directory {
+        path: directory.to_owned(),
+        error,
+    })?;
+    desk.keep_in(ledger.clone());
+    Ok(ledger)
+}
+
+/// Keeps the broker's logins and queues as the desk says, and watches it.
+fn follow_broker(
+    broker: &Arc<Broker>,
+    desk: &DeskHandle,
     news: watch::Receiver<News>,
-) -> Result<Process, MasterError> {
-    let (host, _) = OwnHost::adopt(desk, hosted, news).await?;
-    Ok(Process::open(host, None).await?)
+    system: &SystemAgents,
+    tasks: &mut JoinSet<()>,
+) {
+    let (logins, queues) = (broker.clone(), broker.clone());
+    tasks.spawn(logins.follow_logins(desk.clone(), news.clone()));
+    tasks.spawn(queues.follow_queues(desk.clone(), news, system.ams.clone()));
+    if let Some(receives) = system.receives() {
+        tasks.spawn(broker_watch::watch(broker.clone(), desk.clone(), receives));
+    }
+}
+
+/// Lets newcomers in at `server`, and shows them the issuance logs.
+async fn open_door(
+    server: TcpListener,
+    config: &MasterConfig,
+    desk: &DeskHandle,
+    authority: &str,
+    root: &[u8],
+    tasks: &mut JoinSet<()>,
+) -> Result<(), MasterError> {
+    let directory = &config.directory;
+    let root = root.to_vec().into();
+    let credential = server_certificate::issue(desk, config.address).await?;
+    let source = CertificateSource::with_root(&credential, &root)?;
+    let acceptor = Acceptor::for_enrolment(source.clone(), &[ENROLMENT, HTTP]);
+    let logs = issuance_log::names_in(directory, authority).into_iter();
+    let logs = logs.map(|name| {
+        let folder = issuance_log::folder_in(directory, &name);
+        (name, folder)
+    });
+    let newcomers = enrolment::EnrolmentDoor {
+        desk: desk.clone(),
+        logs: LogServer::new(logs.collect()),
+        directory: Arc::from(directory.as_path()),
+    };
+    tasks.spawn(accept(server, acceptor, move |stream, waiting| {
+        newcomers.clone().serve(stream, waiting)
+    }));
+    let renewing = server_certificate::renew(desk.clone(), config.address, credential, source);
+    tasks.spawn(renewing);
+    Ok(())
+}
+
+/// The operators' key, and the socket where they come in. An operator who finds the socket must find the key.
+fn open_to_operators(directory: &Path) -> Result<(OperatorKey, Listener), MasterError> {
+    let key = OperatorKey::keep(directory).map_err(|error| MasterError::OperatorKey {
+        path: directory.to_owned(),
+        error,
+    })?;
+    let path = socket_in(directory);
+    match listen(&path) {
+        Ok(listener) => Ok((key, listener)),
+        Err(error) => Err(MasterError::AdminSocket { path, error }),
+    }
 }

@@ -4,17 +4,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_control::clock::timestamp;
+use sealbus_control::clock::{now, timestamp};
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::tls::CertificateSource;
-use sealbus_seal::{Credential, Identity, KeyPair};
+use sealbus_seal::{CLOCK_SKEW, Certificate, Credential, Identity, KeyPair, Timestamp};
 
 use crate::desk::DeskHandle;
 use crate::master_error::MasterError;
 
 /// Life of the certificate.
 const LIFE: Duration = Duration::from_secs(30 * 86_400);
+/// How often it is looked whether the certificate is to be renewed. A pause until then would be too long if the machine sleeps.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// Certifies the Master for those that join.
 pub(super) async fn issue(desk: &DeskHandle, address: IpAddr) -> Result<Credential, MasterError> {
@@ -33,15 +35,68 @@ pub(super) async fn issue(desk: &DeskHandle, address: IpAddr) -> Result<Credenti
 }
 
 /// Renews the certificate in time. Returns never.
-pub(super) async fn renew(desk: DeskHandle, address: IpAddr, source: Arc<CertificateSource>) {
+pub(super) async fn renew(
+    desk: DeskHandle,
+    address: IpAddr,
+    mut shown: Credential,
+    source: Arc<CertificateSource>,
+) {
     loop {
-        tokio::time::sleep(LIFE / 2).await;
-        let renewed = match issue(&desk, address).await {
-            Ok(credential) => source.renew(&credential).map_err(MasterError::from),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = renewed {
-            tracing::error!(%error, "the Master's server certificate could not be renewed");
+        tokio::time::sleep(LOOK).await;
+        let certificate = shown.certificate();
+        if certificate.is_ok_and(|certificate| !is_due(&certificate, timestamp(now()))) {
+            continue;
         }
+        match renewed(&desk, address, &source).await {
+            Ok(credential) => shown = credential,
+            Err(error) => {
+                tracing::error!(%error, "the Master's server certificate could not be renewed yet");
+            }
+        }
+    }
+}
+
+/// Whether half of the life is over by the wall clock, or has not begun, because the clock was wrong.
+fn is_due(certificate: &Certificate, now: Timestamp) -> bool {
+    let (begin, end) = (certificate.not_before(), certificate.not_after());
+    begin > now.plus(CLOCK_SKEW) || now.since(begin) > end.since(now)
+}
+
+async fn renewed(
+    desk: &DeskHandle,
+    address: IpAddr,
+    source: &CertificateSource,
+) -> Result<Credential, MasterError> {
+    // A certificate that is not stored would be issued in vain at each attempt.
+    desk.check_store()?;
+    let credential = issue(desk, address).await?;
+    source.renew(&credential)?;
+    Ok(credential)
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_seal::{PlatformName, RootAuthority, Validity};
+
+    use super::*;
+
+    #[test]
+    fn half_of_the_life_by_the_wall_clock_decides_however_long_the_machine_slept() {
+        let name = PlatformName::new("factory").unwrap();
+        let made = Timestamp::from_unix_seconds(1_800_000_000);
+        let root = RootAuthority::create(&name, Validity::starting(made, LIFE * 2)).unwrap();
+        let life = Validity::starting(made, LIFE);
+        let authority = root.create_authority("ca", life).unwrap();
+        let certificate = authority.certificate();
+        let day = Duration::from_secs(86_400);
+        let hour = Duration::from_secs(3600);
+        assert!(!is_due(certificate, made));
+        assert!(!is_due(certificate, made.plus(LIFE / 2 - hour)));
+        // A failed attempt is repeated: it stays due, also when the life is over.
+        for later in [LIFE / 2 + hour, LIFE / 2 + day, LIFE + day] {
+            assert!(is_due(certificate, made.plus(later)));
+        }
+        // The clock was ahead when it was issued.
+        assert!(is_due(certificate, made.minus(hour)));
     }
 }

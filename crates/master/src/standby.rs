@@ -1,7 +1,6 @@
 //! An instance of the Master on a shared store: it waits until it may lead, and holds the role while it leads.
 
-#[cfg(test)]
-mod tests;
+pub(super) mod twins;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sealbus_control::clock::now;
 use sealbus_control::{Blob, UnixMillis};
-use sealbus_seal::{Certificate, Term, VerifyingKey};
+use sealbus_seal::Term;
 use sealbus_store::etcd::{EtcdStore, InstanceRow, Lease};
 use sealbus_store::{Fenced, Revision, StoreError, latest_term};
 use serde::{Deserialize, Serialize};
@@ -17,6 +16,7 @@ use tokio::sync::{Notify, watch};
 
 use super::claim::{Claimant, LIFE, Moment, Outcome, Role, Step};
 use super::cut_off::StandbyAlarms;
+use twins::{Itself, Twin};
 
 /// The pause before a watch that has ended is begun anew.
 const WATCHING_AGAIN: Duration = Duration::from_millis(500);
@@ -61,8 +61,6 @@ pub(super) struct Candidate {
     latest: (Term, Revision),
     /// The term that was claimed.
     claimed: Option<Fenced>,
-    /// Whether it has looked, beside its own row, for a twin that began in the same moment.
-    is_alone: bool,
     leads: bool,
     /// The instance that was seen to lead.
     leader: Option<String>,
@@ -70,6 +68,8 @@ pub(super) struct Candidate {
     alarms: Arc<StandbyAlarms>,
     /// Where nodes join the one that leads.
     pub(super) leader_at: watch::Sender<Option<SocketAddr>>,
+    /// Whether it has looked, beside its own row, for a twin that began in the same moment. Before, nothing but that row may be written.
+    pub(super) alone: watch::Sender<bool>,
     /// Whether the store does not answer.
     pub(super) away: watch::Sender<bool>,
 }
@@ -84,34 +84,8 @@ pub(super) enum Election {
     OnBroker(String),
     /// The state is not restored completely, so nobody may lead.
     Restoring,
-    /// A twin came first: its facts, and the thing that both have.
-    Copied(Box<InstanceFacts>, &'static str),
-}
-
-/// The key of a CA, by its certificate.
-pub(super) fn key_of(certificate: &[u8]) -> Option<VerifyingKey> {
-    let certificate = Certificate::parse(certificate).ok()?;
-    Some(certificate.public_key().clone())
-}
-
-/// The twin that came before the instance whose row has this name and lease, and what both have; nothing if the instance's own
-/// row is not there, or cannot be read. Of two that begin in the same moment, one finds the other.
-fn earlier_twin(
-    rows: &[InstanceRow],
-    name: &str,
-    lease: Lease,
-    certificate: &[u8],
-) -> Option<Option<(InstanceFacts, &'static str)>> {
-    let own = rows.iter().find(|row| row.instance == name)?;
-    if own.lease != lease {
-        return Some(Some((facts_of(own)?, "the name")));
-    }
-    let key = key_of(certificate);
-    let earlier = rows.iter().filter(|row| row.created < own.created);
-    let mut twins = earlier
-        .filter_map(facts_of)
-        .filter(|facts| key.is_some() && key_of(&facts.certificate.0) == key);
-    Some(twins.next().map(|facts| (facts, "the CA")))
+    /// A twin came first.
+    Copied(Box<Twin>),
 }
 
 fn facts_of(row: &InstanceRow) -> Option<InstanceFacts> {
@@ -154,11 +128,11 @@ impl Candidate {
             },
             latest: (Term::default(), 0),
             claimed: None,
-            is_alone: false,
             leads: false,
             leader: None,
             alarms,
             leader_at: watch::Sender::new(None),
+            alone: watch::Sender::new(false),
             away: watch::Sender::new(false),
         }
     }
@@ -185,9 +159,7 @@ impl Candidate {
             Step::Over => return (Duration::ZERO, Some(Election::Over)),
             Step::Lease => match self.get_lease().await {
                 Ok(leased) => Outcome::Leased(leased),
-                Err((twin, common)) => {
-                    return (Duration::ZERO, Some(Election::Copied(twin, common)));
-                }
+                Err(twin) => return (Duration::ZERO, Some(Election::Copied(twin))),
             },
             Step::Renew => Outcome::Renewed(self.renew().await),
             Step::Look => self.look().await,
@@ -229,8 +201,9 @@ impl Candidate {
     }
 
     /// Gets a lease for its row. Returns whether there is one, or that a twin came first.
-    async fn get_lease(&mut self) -> Result<bool, (Box<InstanceFacts>, &'static str)> {
-        self.lease = match self.lease.filter(|_| !self.is_alone) {
+    async fn get_lease(&mut self) -> Result<bool, Box<Twin>> {
+        let is_alone = self.is_alone();
+        self.lease = match self.lease.filter(|_| !is_alone) {
             // The store did not answer before it had looked for twins. Its row hangs on this lease.
             Some(lease) => match self.heard(self.store.renew(lease).await) {
                 Some(lives) => lives.then_some(lease),
@@ -242,22 +215,31 @@ impl Candidate {
             return Ok(false);
         };
         let written = self.announce(lease).await;
-        if !self.is_alone {
-            let Some(rows) = self.heard(self.store.instances().await) else {
-                return Ok(false);
-            };
-            let own = &self.about.certificate.0;
-            match earlier_twin(&rows, self.name(), lease, own) {
-                None => {
-                    // Nobody can read the row that is there: the next one takes its place.
-                    self.is_alone = written == Some(false);
-                    return Ok(false);
-                }
-                Some(Some((twin, common))) => return Err((Box::new(twin), common)),
-                Some(None) => self.is_alone = true,
-            }
+        if is_alone {
+            return Ok(true);
         }
-        Ok(true)
+        let Some(rows) = self.heard(self.store.instances().await) else {
+            return Ok(false);
+        };
+        let own = &self.about.certificate.0;
+        let has_row = match Itself::new(self.name(), own).earlier_twin(&rows, lease) {
+            Some(Some(twin)) => return Err(Box::new(twin)),
+            Some(None) => true,
+            // Nobody can read the row that is there: the next one takes its place.
+            None if written == Some(false) => false,
+            None => return Ok(false),
+        };
+        let cleared = self.heard(self.store.clear().await);
+        // That may take longer than the lease lives, and another one may come meanwhile.
+        if cleared.is_none() || self.heard(self.store.renew(lease).await) != Some(true) {
+            return Ok(false);
+        }
+        self.alone.send_replace(true);
+        Ok(has_row)
+    }
+
+    fn is_alone(&self) -> bool {
+        *self.alone.borrow()
     }
 
     async fn renew(&mut self) -> Option<bool> {
@@ -275,7 +257,7 @@ impl Candidate {
         self.about.alarms = self.alarms.latest();
         let row = as_row(&self.about);
         // A twin must not take the other one's row.
-        let written = self.store.announce(&row, lease, !self.is_alone).await;
+        let written = self.store.announce(&row, lease, !self.is_alone()).await;
         self.heard(written)
     }
 
@@ -346,7 +328,12 @@ impl Candidate {
     pub(super) async fn instances(
         &self,
     ) -> Result<Vec<(String, Revision, InstanceFacts)>, StoreError> {
-        instances(&self.store).await
+        let rows = self.store.instances().await?.into_iter();
+        let read = |row: InstanceRow| {
+            let about = facts_of(&row)?;
+            Some((row.instance, row.revision, about))
+        };
+        Ok(rows.filter_map(read).collect())
     }
 
     /// Tells from now on which CA it has, with the CA's certificate. One that begins the platform has it only once it leads.
@@ -409,18 +396,6 @@ impl Candidate {
     pub(super) fn name(&self) -> &str {
         self.store.instance()
     }
-}
-
-/// The instances that are there, with the revisions of their rows, and what they say.
-pub(super) async fn instances(
-    store: &EtcdStore,
-) -> Result<Vec<(String, Revision, InstanceFacts)>, StoreError> {
-    let rows = store.instances().await?.into_iter();
-    let read = |row: InstanceRow| {
-        let about = facts_of(&row)?;
-        Some((row.instance, row.revision, about))
-    };
-    Ok(rows.filter_map(read).collect())
 }
 
 fn has_ended(row: &InstanceRow) -> bool {

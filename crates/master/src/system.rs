@@ -389,9 +389,7 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
             let (from, request, reply) = enquiry.open::<AuthorityRequest>();
             let result = match request {
                 Ok(AuthorityRequest::Certify { voucher }) => {
-                    let result = certified(&desk, from, voucher).await;
-                    judge(&turn, &result);
-                    result
+                    certified(&desk, &turn, from, voucher).await
                 }
                 Ok(AuthorityRequest::WorkloadToken { audience, asker }) => {
                     // The bus has proved the asker's name: this process always speaks at level auth, or above.

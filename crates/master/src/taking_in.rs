@@ -12,13 +12,13 @@ use sealbus_store::{Batch, Entry, Fenced, Store, StoreError, read_all};
 use tokio::sync::watch;
 
 use super::desk::DeskHandle;
-use super::unstored::{Ledger, UNSTORED_ROW, act_in};
+use super::unstored::{Ledger, REVOKED_ROW, UNSTORED_ROW, act_in};
 
 /// How often it looks whether it still leads.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often it looks for the acts of other CAs. Operators wait until their revocations there are in force.
 const TAKING_IN: Duration = Duration::from_millis(250);
-/// Acts that are taken in at a time.
+/// Acts that are taken in at a time, with one write.
 const PAGE: usize = 64;
 /// Prefix of the rows that name revocations which were taken in. A CA that did not hear that a row of its own was written writes it
 /// again, as does one whose operator has appended the file of another, and then it must not revoke later certificates.
@@ -38,7 +38,9 @@ pub(super) struct TakingIn {
 impl TakingIn {
     /// Leaves an act that a newer version wrote where it is: it may be a revocation.
     fn leave(&mut self, row: &str, error: &serde_json::Error) {
-        let authority = row.strip_prefix(UNSTORED_ROW).unwrap_or(row);
+        let authority = row.strip_prefix(REVOKED_ROW);
+        let authority = authority.or_else(|| row.strip_prefix(UNSTORED_ROW));
+        let authority = authority.unwrap_or(row);
         let (authority, _) = authority.split_once('/').unwrap_or((authority, ""));
         if self.named.insert(authority.to_owned()) {
             tracing::error!(
@@ -83,14 +85,16 @@ pub(super) async fn take_in(
     let mut taking = TakingIn::default();
     loop {
         hand_in(&*store, &ledger, &authority).await;
-        take_in_rows(&*store, &desk, &mut taking).await;
+        let is_more = take_in_rows(&*store, &desk, &mut taking).await;
         if forgot.is_none_or(|forgot| forgot.elapsed() > FORGETTING) {
             forgot = Some(Instant::now());
             if let Err(error) = forget(&*store, crate::timestamp_now()).await {
                 tracing::debug!(%error, "the rows of acts taken in long ago cannot be removed yet");
             }
         }
-        tokio::time::sleep(TAKING_IN).await;
+        if !is_more {
+            tokio::time::sleep(TAKING_IN).await;
+        }
     }
 }
 
@@ -115,18 +119,35 @@ pub(super) async fn take_in_revocations(store: &dyn Store, desk: &DeskHandle) {
     take_in_each(store, desk, revocations, &mut TakingIn::default()).await;
 }
 
-/// Takes in the acts that wait in the store, or the next ones of them. It begins anew at their end, and where one
-/// cannot be taken in yet.
-pub(super) async fn take_in_rows(store: &dyn Store, desk: &DeskHandle, taking: &mut TakingIn) {
+/// Takes in the revocations that wait in the store, and then the next page of the other acts. It begins anew at their end, and
+/// where one cannot be taken in yet. Returns whether it got on, and more wait.
+pub(super) async fn take_in_rows(
+    store: &dyn Store,
+    desk: &DeskHandle,
+    taking: &mut TakingIn,
+) -> bool {
+    // However many renewals wait, a revocation waits for none of them.
+    let mut revocations = Vec::new();
+    let read = read_all(store, REVOKED_ROW, |key, entry| {
+        revocations.push((key, entry));
+    });
+    known(read.await);
+    // No act comes before an earlier one that cannot be taken in yet: what was renewed may be denied by it.
+    if take_in_each(store, desk, revocations, taking)
+        .await
+        .is_none()
+    {
+        return false;
+    }
     let rows = known(store.scan(UNSTORED_ROW, taking.last.as_deref(), PAGE).await);
     let rows = rows.unwrap_or_default();
     let last = match rows.len() < PAGE {
         true => None,
         false => rows.last().map(|(key, _)| key.clone()),
     };
-    // No act comes before an earlier one that cannot be taken in yet: what was renewed may be denied by it.
-    let is_at_end = take_in_each(store, desk, rows, taking).await;
-    taking.last = last.filter(|_| is_at_end);
+    let taken = take_in_each(store, desk, rows, taking).await;
+    taking.last = last.filter(|_| taken.is_some());
+    taking.last.is_some() && taken.is_some_and(|taken| taken > 0)
 }
 
 fn known<T>(read: Result<T, StoreError>) -> Option<T> {
@@ -134,59 +155,85 @@ fn known<T>(read: Result<T, StoreError>) -> Option<T> {
     read.inspect_err(log).ok()
 }
 
-/// Takes in acts. Returns whether it came to their end.
+/// An act in the store.
+struct Waiting {
+    row: String,
+    act: serde_json::Result<Unstored>,
+    /// The row that names a revocation which was taken in.
+    noted: Option<String>,
+    /// Whether it was, or is an act before this one.
+    is_known: bool,
+}
+
+/// Takes in acts. Returns how many there were, or nothing if not all can be taken in yet.
 async fn take_in_each(
     store: &dyn Store,
     desk: &DeskHandle,
     rows: Vec<(String, Entry)>,
     taking: &mut TakingIn,
-) -> bool {
-    for (key, entry) in rows {
+) -> Option<usize> {
+    let mut acts = Vec::new();
+    // Two CAs may bring the same act.
+    let mut brought = BTreeSet::new();
+    for (row, entry) in rows {
         let act = match serde_json::from_slice::<Unstored>(&entry.value) {
             Err(error) if error.is_data() => {
-                taking.leave(&key, &error);
+                taking.leave(&row, &error);
                 continue;
             }
             act => act,
         };
-        if let Err(fault) = take_in_one(store, desk, key, act).await {
+        let is_revocation = matches!(act, Ok(Unstored::Revoked { .. }));
+        let noted = is_revocation.then(|| format!("{TAKEN_IN_ROW}{}", act_in(&row)));
+        let is_known = match &noted {
+            Some(noted) => {
+                !brought.insert(noted.clone()) || known(store.get(noted).await)?.is_some()
+            }
+            None => false,
+        };
+        acts.push(Waiting {
+            row,
+            act,
+            noted,
+            is_known,
+        });
+    }
+    let all = acts.len();
+    while !acts.is_empty() {
+        let page: Vec<Waiting> = acts.drain(..PAGE.min(acts.len())).collect();
+        if let Err(fault) = take_in_page(desk, page).await {
             tracing::debug!(%fault, "an act of a CA cannot be taken in yet");
-            return false;
+            return None;
         }
     }
-    true
+    Some(all)
 }
 
-/// Takes in one act, and removes its row in the same commit.
-async fn take_in_one(
-    store: &dyn Store,
-    desk: &DeskHandle,
-    key: String,
-    act: serde_json::Result<Unstored>,
-) -> Result<(), Fault> {
-    let is_revocation = matches!(act, Ok(Unstored::Revoked { .. }));
-    let noted = is_revocation.then(|| format!("{TAKEN_IN_ROW}{}", act_in(&key)));
-    let is_known = match &noted {
-        Some(noted) => {
-            let known = store.get(noted).await;
-            let known = known.map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
-            known.is_some()
-        }
-        None => false,
-    };
+/// Takes in acts, and removes their rows in the same commit.
+async fn take_in_page(desk: &DeskHandle, page: Vec<Waiting>) -> Result<(), Fault> {
     let taking = desk.run(move |desk, now| {
-        let taken = match act {
-            Ok(_) if is_known => Ok(()),
-            Ok(act) => desk.take_in(act, now),
-            Err(error) => Err(Fault::new(FaultCode::BadRequest, error.to_string())),
-        };
-        match taken {
-            // There will be room.
-            Err(fault) if fault.code == FaultCode::Full => return Err(fault),
-            Err(fault) => tracing::error!(%fault, row = key, "an act of a CA is not believed"),
-            Ok(()) => {}
+        for waiting in page {
+            let Waiting {
+                row,
+                act,
+                noted,
+                is_known,
+            } = waiting;
+            let taken = match act {
+                Ok(_) if is_known => Ok(()),
+                Ok(act) => desk.take_in(act, now),
+                Err(error) => Err(Fault::new(FaultCode::BadRequest, error.to_string())),
+            };
+            match taken {
+                // There will be room.
+                Err(fault) if fault.code == FaultCode::Full => return Err(fault),
+                Err(fault) => {
+                    tracing::error!(%fault, row, "an act of a CA is not believed");
+                }
+                Ok(()) => {}
+            }
+            desk.ca.is_taken_in(row, noted, timestamp(now));
         }
-        desk.ca.is_taken_in(key, noted, timestamp(now));
         Ok(())
     });
     taking.await

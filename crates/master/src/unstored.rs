@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -19,9 +19,16 @@ use sealbus_store::{Batch, Store, StoreError};
 
 /// Prefix of the rows. The name of the CA that brought the act and the [name](name_of) of the act follow.
 pub(crate) const UNSTORED_ROW: &str = "unstored/";
+/// The same for revocations, so that nobody need look for them among all renewals. Those of earlier versions are among these.
+pub(crate) const REVOKED_ROW: &str = "unstored/-/";
 /// The file in the state directory: an act in JSON on each line, after its number. The first line may be the number of the next act
 /// alone. An operator may have appended the file of a Master that is lost.
 const FILE: &str = "unstored.log";
+/// Most bytes of the file, also if an operator has joined several. A renewal has about 2,000, so these are the renewals of a whole day
+/// for 50,000 agents with certificates of an hour.
+const LONGEST: u64 = 4 << 30;
+/// The last one of so many parts of the file is for revocations alone.
+const PARTS: u64 = 64;
 /// Acts that are brought to the store at a time.
 const AT_ONCE: usize = 64;
 /// Bytes of the digest of an act in its name.
@@ -33,6 +40,8 @@ static OPEN: Mutex<BTreeMap<PathBuf, Weak<Ledger>>> = Mutex::new(BTreeMap::new()
 /// The file.
 pub(crate) struct Ledger {
     path: PathBuf,
+    /// Most bytes of it.
+    longest: u64,
     kept: Mutex<KeptLines>,
 }
 
@@ -134,19 +143,25 @@ impl Ledger {
     /// one would add to the former file, or be written over.
     ///
     /// # Errors
-    /// If it cannot be read or made, or those of [`KeptLines::read`].
+    /// If it cannot be read or made, or those of [`KeptLines::read`]; [`io::ErrorKind::FileTooLarge`].
     pub(crate) fn open(directory: &Path) -> io::Result<Arc<Self>> {
+        Self::open_within(directory, LONGEST)
+    }
+
+    fn open_within(directory: &Path, longest: u64) -> io::Result<Arc<Self>> {
         let path = directory.join(FILE);
         let mut open = OPEN.lock();
         open.retain(|_, ledger| ledger.strong_count() > 0);
         if let Some(ledger) = open.get(&path).and_then(Weak::upgrade) {
             return Ok(ledger);
         }
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error),
-        };
+        let mut text = Vec::new();
+        let read = File::open(&path).and_then(|file| file.take(longest + 1).read_to_end(&mut text));
+        match read {
+            Ok(length) if length as u64 > longest => return Err(too_long(&path, longest)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut kept = KeptLines::read(&text)?;
         // No number comes twice, also after the file was emptied, or lost.
         kept.next = kept.next.max(now());
@@ -154,6 +169,7 @@ impl Ledger {
         sync_folder(directory)?;
         let ledger = Arc::new(Self {
             path: path.clone(),
+            longest,
             kept: Mutex::new(kept),
         });
         open.insert(path, Arc::downgrade(&ledger));
@@ -163,7 +179,7 @@ impl Ledger {
     /// Keeps an act. It is on disk when this returns. Returns its name.
     ///
     /// # Errors
-    /// [`FaultCode::Storage`].
+    /// [`FaultCode::Storage`], also if the file is full.
     pub(crate) async fn keep(self: &Arc<Self>, act: Unstored) -> Result<String, Fault> {
         let ledger = self.clone();
         let keeping = tokio::task::spawn_blocking(move || ledger.append(act));
@@ -178,13 +194,21 @@ impl Ledger {
         let mut kept = self.kept.lock();
         let number = kept.next;
         let name = name_of(number, &act)?;
-        let line = serde_json::to_string(&(number, &act))?;
+        // The line before may have been cut off.
+        let line = format!("\n{}\n", serde_json::to_string(&(number, &act))?);
         let mut file = match kept.file.take() {
             Some(file) => file,
             None => appended(&self.path)?,
         };
-        // The line before may have been cut off.
-        file.write_all(format!("\n{line}\n").as_bytes())?;
+        // No more is accepted than is read when the Master starts.
+        let most = match &act {
+            Unstored::Renewed { .. } => self.longest - self.longest / PARTS,
+            Unstored::Revoked { .. } => self.longest,
+        };
+        if file.metadata()?.len() + line.len() as u64 > most {
+            return Err(full(most));
+        }
+        file.write_all(line.as_bytes())?;
         file.sync_data()?;
         kept.file = Some(file);
         kept.next = number.saturating_add(1);
@@ -221,7 +245,7 @@ impl Ledger {
                 let some = kept.acts.range::<str, _>((from, Bound::Unbounded));
                 some.take(AT_ONCE).fold(None, |_, (name, (_, act))| {
                     batch.put(
-                        row_of(authority, name),
+                        row_of(authority, name, act),
                         serde_json::to_vec(act).unwrap_or_default(),
                     );
                     Some(name.clone())
@@ -279,9 +303,9 @@ pub fn check_file(text: &[u8]) -> io::Result<()> {
     let again = KeptLines::read(kept.text()?.as_bytes());
     let again = again.map(|again| (again.acts, again.next));
     assert_eq!(again.ok(), Some((kept.acts.clone(), kept.next)));
-    for (name, (number, _)) in &kept.acts {
+    for (name, (number, act)) in &kept.acts {
         assert!(*number < kept.next || *number == u64::MAX);
-        assert_eq!(act_in(&row_of("ca", name)), name);
+        assert_eq!(act_in(&row_of("ca", name, act)), name);
     }
     Ok(())
 }
@@ -295,8 +319,12 @@ fn name_of(number: u64, act: &Unstored) -> serde_json::Result<String> {
 }
 
 /// The row of an act that a CA brings.
-pub(crate) fn row_of(authority: &str, name: &str) -> String {
-    format!("{UNSTORED_ROW}{authority}/{name}")
+pub(crate) fn row_of(authority: &str, name: &str, act: &Unstored) -> String {
+    let prefix = match act {
+        Unstored::Renewed { .. } => UNSTORED_ROW,
+        Unstored::Revoked { .. } => REVOKED_ROW,
+    };
+    format!("{prefix}{authority}/{name}")
 }
 
 /// The name of the act in a row. In a row of an earlier version it is a number, which belongs to its CA.
@@ -308,6 +336,24 @@ pub(crate) fn act_in(row: &str) -> &str {
     }
 }
 
+fn too_long(path: &Path, longest: u64) -> io::Error {
+    let message = format!(
+        "{} has more than {longest} bytes, and no more are read. Each line may be a revocation, so delete none: move the last ones \
+         into another file, start the Master, stop it when the store has the others, append the moved ones, and start it again",
+        path.display()
+    );
+    io::Error::new(io::ErrorKind::FileTooLarge, message)
+}
+
+/// The file has no room for an act, which is not kept.
+fn full(most: u64) -> io::Error {
+    let message = format!(
+        "the acts that the store lacks take nearly the {most} bytes that they may: bring the store back, which takes them in, or go to \
+         another Master"
+    );
+    io::Error::new(io::ErrorKind::FileTooLarge, message)
+}
+
 fn appended(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .append(true)
@@ -317,179 +363,4 @@ fn appended(path: &Path) -> io::Result<File> {
 }
 
 #[cfg(test)]
-mod tests {
-    use sealbus_seal::Timestamp;
-    use sealbus_store::{MemoryStore, read_all};
-
-    use super::*;
-
-    fn act(number: u64) -> Unstored {
-        Unstored::Revoked {
-            what: format!("agent-{number}"),
-            said: "stolen\nkey".to_owned(),
-            at: Timestamp::from_unix_seconds(number),
-        }
-    }
-
-    async fn rows(store: &dyn Store) -> Vec<Unstored> {
-        let mut rows = Vec::new();
-        read_all(store, UNSTORED_ROW, |_, entry| {
-            rows.push(serde_json::from_slice(&entry.value).unwrap());
-        })
-        .await
-        .unwrap();
-        rows
-    }
-
-    #[tokio::test]
-    async fn acts_survive_a_restart_and_a_cut_and_come_into_the_store_in_their_order() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(FILE);
-        let ledger = Ledger::open(folder.path()).unwrap();
-        for number in 0..100 {
-            ledger.keep(act(number)).await.unwrap();
-        }
-        let whole = std::fs::read(&file).unwrap();
-        // The machine stopped in the midst of the last line, and the next act comes after it.
-        std::fs::write(&file, &whole[..whole.len() - 20]).unwrap();
-        drop(ledger);
-        let ledger = Ledger::open(folder.path()).unwrap();
-        ledger.keep(act(100)).await.unwrap();
-        let expected: Vec<_> = (0..99).chain([100]).map(act).collect();
-        assert_eq!(ledger.acts(), expected);
-        drop(ledger);
-        let ledger = Ledger::open(folder.path()).unwrap();
-        assert_eq!(ledger.acts(), expected);
-
-        let store = MemoryStore::new();
-        ledger.hand_in(&store, "ca-1").await.unwrap();
-        assert_eq!(rows(&store).await, expected);
-        assert!(ledger.acts().is_empty());
-        // Later acts come after the earlier ones, also if the file was emptied and opened anew.
-        drop(ledger);
-        let ledger = Ledger::open(folder.path()).unwrap();
-        assert!(ledger.acts().is_empty());
-        ledger.keep(act(101)).await.unwrap();
-        ledger.hand_in(&store, "ca-1").await.unwrap();
-        assert_eq!(rows(&store).await.last(), Some(&act(101)));
-        assert_eq!(rows(&store).await.len(), 101);
-    }
-
-    /// A write goes on although the task that waits for it has gone.
-    #[tokio::test]
-    async fn a_ledger_that_is_still_at_work_takes_no_act_of_the_one_that_was_opened_since() {
-        let folder = tempfile::tempdir().unwrap();
-        let ledger = Ledger::open(folder.path()).unwrap();
-        let handed_in = ledger.keep(act(0)).await.unwrap();
-        let at_work = ledger.clone();
-        drop(ledger);
-        let ledger = Ledger::open(folder.path()).unwrap();
-        ledger.keep(act(1)).await.unwrap();
-        at_work.forget(&handed_in).unwrap();
-        drop(at_work);
-        ledger.keep(act(2)).await.unwrap();
-        drop(ledger);
-        let ledger = Ledger::open(folder.path()).unwrap();
-        assert_eq!(ledger.acts(), [act(1), act(2)]);
-    }
-
-    #[tokio::test]
-    async fn joined_files_lose_no_act_although_two_cas_gave_the_same_number() {
-        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let mut joined = Vec::new();
-        for (number, folder) in (0..).zip(&folders) {
-            let ledger = Ledger::open(folder.path()).unwrap();
-            ledger.kept.lock().next = 7;
-            ledger.keep(act(number)).await.unwrap();
-            let text = std::fs::read(folder.path().join(FILE)).unwrap();
-            // One was appended twice.
-            joined.extend([text.clone(), text].concat());
-        }
-        std::fs::write(folders[0].path().join(FILE), joined).unwrap();
-        let ledger = Ledger::open(folders[0].path()).unwrap();
-        let by_name = |acts: Vec<Unstored>| {
-            let mut names: Vec<String> = acts.iter().map(|act| format!("{act:?}")).collect();
-            names.sort();
-            names
-        };
-        let both = by_name(vec![act(0), act(1)]);
-        assert_eq!(by_name(ledger.acts()), both);
-        let store = MemoryStore::new();
-        ledger.hand_in(&store, "ca-1").await.unwrap();
-        assert_eq!(by_name(rows(&store).await), both);
-        assert!(ledger.acts().is_empty());
-    }
-
-    #[tokio::test]
-    async fn acts_after_the_highest_number_are_kept_too() {
-        let folder = tempfile::tempdir().unwrap();
-        let line = serde_json::to_string(&(u64::MAX, act(1))).unwrap();
-        std::fs::write(folder.path().join(FILE), line).unwrap();
-        let ledger = Ledger::open(folder.path()).unwrap();
-        for number in [2, 3] {
-            ledger.keep(act(number)).await.unwrap();
-        }
-        assert_eq!(ledger.acts().len(), 3);
-        drop(ledger);
-        assert_eq!(Ledger::open(folder.path()).unwrap().acts().len(), 3);
-    }
-
-    #[test]
-    fn an_act_has_one_name_whichever_ca_brings_it_and_an_earlier_versions_number_is_of_its_ca() {
-        let name = name_of(7, &act(1)).unwrap();
-        for authority in ["ca", "ca-2"] {
-            assert_eq!(act_in(&row_of(authority, &name)), name);
-        }
-        assert_ne!(name_of(7, &act(2)).unwrap(), name);
-        assert_eq!(
-            act_in("unstored/ca-2/0000000000000007"),
-            "ca-2/0000000000000007"
-        );
-    }
-
-    #[tokio::test]
-    async fn a_damaged_line_is_named_and_a_cut_one_is_passed_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(FILE);
-        let ledger = Ledger::open(folder.path()).unwrap();
-        for number in 0..3 {
-            ledger.keep(act(number)).await.unwrap();
-        }
-        drop(ledger);
-        let whole = std::fs::read(&file).unwrap();
-        let second = whole.windows(7).position(|it| it == b"agent-1").unwrap();
-        let line = whole[..second].split(|byte| *byte == b'\n').count();
-        for (at, with) in [(second - 1, b'x'), (second - 20, 0xff), (second, 7)] {
-            let mut damaged = whole.clone();
-            damaged[at] = with;
-            std::fs::write(&file, &damaged).unwrap();
-            let error = Ledger::open(folder.path()).err().unwrap();
-            assert!(
-                error.to_string().contains(&format!("line {line} ")),
-                "{error}"
-            );
-            assert_eq!(std::fs::read(&file).unwrap(), damaged);
-        }
-        // The disk was full, or has zeros where nothing was written.
-        let end = second
-            + whole[second..]
-                .iter()
-                .position(|byte| *byte == b'\n')
-                .unwrap();
-        for cut in second - 10..end {
-            let mut torn = whole.clone();
-            torn[cut..end].fill(0);
-            std::fs::write(&file, &torn).unwrap();
-            assert_eq!(
-                Ledger::open(folder.path()).unwrap().acts(),
-                [act(0), act(2)]
-            );
-            torn.drain(cut..end);
-            std::fs::write(&file, &torn).unwrap();
-            assert_eq!(
-                Ledger::open(folder.path()).unwrap().acts(),
-                [act(0), act(2)]
-            );
-        }
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use sealbus_bus::{RefusalReason, WeakBus};
+use sealbus_bus::{RefusalReason, WeakBus, network_of};
 use sealbus_seal::{Identity, VerifiedIdentity};
 use sealbus_web::accept_until;
 use tokio::net::{TcpListener, TcpStream};
@@ -156,7 +156,7 @@ impl Links {
 
     /// The treatment of an incoming connection.
     async fn take_in(self: Arc<Self>, tcp: TcpStream, from: SocketAddr) {
-        let stranger = self.strangers.came(from.ip());
+        let stranger = self.strangers.came(network_of(from.ip()));
         let greeted = timeout(self.own.config.handshake_time, self.own.admit(tcp));
         let greeted = tokio::select! {
             greeted = greeted => greeted.unwrap_or(Err(GreetingError::TooSlow)),

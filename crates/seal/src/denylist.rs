@@ -62,6 +62,29 @@ struct DeniedIdentity {
     entry: Entry,
 }
 
+impl DeniedIdentity {
+    /// Whether this denies something that `known` does not.
+    fn exceeds(&self, known: &Self) -> bool {
+        self.before > known.before || self.entry.denial.at > known.entry.denial.at
+    }
+
+    /// All that the two deny. An earlier denial may come late: the later one stays in force.
+    fn and(self, held: &Self) -> Self {
+        let denial = match held.entry.denial.at > self.entry.denial.at {
+            true => held.entry.denial,
+            false => self.entry.denial,
+        };
+        let forget_after = self.entry.forget_after.max(held.entry.forget_after);
+        Self {
+            before: self.before.max(held.before),
+            entry: Entry {
+                denial,
+                forget_after,
+            },
+        }
+    }
+}
+
 /// The outcome of a received list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenyListUpdate {
@@ -247,7 +270,8 @@ impl DenyList {
     }
 
     /// Denies an identity. Its actions until `denial.at` are denied, such as messages that still wait, and its
-    /// certificates that start before `before`. The denial is remembered until `not_after`, and a while longer.
+    /// certificates that start before `before`. The denial is remembered until `not_after`, and a while longer. It shortens none
+    /// that is there.
     pub fn deny_identity_before(
         &mut self,
         identity: Identity,
@@ -255,22 +279,27 @@ impl DenyList {
         not_after: Timestamp,
         denial: Denial,
     ) -> Result<(), DenyListError> {
-        let forget_after = not_after.plus(AFTERLIFE).max(self.forgotten);
-        let (before, forget_after) = match self.identities.get(&identity) {
-            Some(held) => (
-                before.max(held.before),
-                forget_after.max(held.entry.forget_after),
-            ),
-            None => {
-                self.make_room(identity.entry_length(), denial.at)?;
-                (before, forget_after)
-            }
-        };
         let entry = Entry {
             denial,
-            forget_after,
+            forget_after: not_after.plus(AFTERLIFE).max(self.forgotten),
         };
-        let denied = DeniedIdentity { before, entry };
+        self.deny_too(identity, DeniedIdentity { before, entry }, denial.at)
+    }
+
+    /// Denies this of an identity, besides what is denied of it already.
+    fn deny_too(
+        &mut self,
+        identity: Identity,
+        denied: DeniedIdentity,
+        now: Timestamp,
+    ) -> Result<(), DenyListError> {
+        let denied = match self.identities.get(&identity) {
+            Some(held) => denied.and(held),
+            None => {
+                self.make_room(identity.entry_length(), now)?;
+                denied
+            }
+        };
         self.identities.insert(identity.clone(), denied);
         self.changed(Changed::Identity(identity));
         Ok(())
@@ -343,7 +372,7 @@ impl DenyList {
             lives(entry) && known.is_none_or(|known| known.forget_after < entry.forget_after)
         }) || identities.any(|(identity, denied)| {
             let known = newer.identities.get(identity);
-            lives(&denied.entry) && known.is_none_or(|known| known.before < denied.before)
+            lives(&denied.entry) && known.is_none_or(|known| denied.exceeds(known))
         })
     }
 
@@ -376,15 +405,11 @@ impl DenyList {
         for (identity, denied) in other.identities.iter() {
             let held = self.identities.get(identity);
             if denied.entry.forget_after < self.forgotten
-                || held.is_some_and(|held| held.before >= denied.before)
+                || held.is_some_and(|held| !denied.exceeds(held))
             {
                 continue;
             }
-            if held.is_none() {
-                self.make_room(identity.entry_length(), now)?;
-            }
-            self.identities.insert(identity.clone(), *denied);
-            self.changed(Changed::Identity(identity.clone()));
+            self.deny_too(identity.clone(), *denied, now)?;
             denied_anew.push((identity.clone(), denied.entry.denial));
         }
         Ok(denied_anew)

@@ -1,8 +1,10 @@
 //! Handlers that run beside the hooks, several at a time.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -12,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::context::Voice;
 use crate::filter::Filter;
-use crate::labour::{Labour, LabourPermit};
+use crate::labour::{Beginning, Labour, LabourPermit};
 use crate::message::Message;
 use crate::supervision::{AgentResult, AtFault, answer};
 use crate::trace::Handling;
@@ -74,9 +76,15 @@ impl Handlers {
         let Some(place) = labour.place(&handler.places) else {
             return Some(received);
         };
+        let beginning = labour.begin(&received);
         let message = Message::new(received);
         let (work, voice) = (handler.work.clone(), voice.clone());
-        labour.employ(run(work, message, voice, labour.clone(), place));
+        // The task may be cut off before it begins.
+        let taken = Taken {
+            cut_off: Some((voice.clone(), message.shared())),
+            _place: place,
+        };
+        labour.employ(run(work, message, voice, labour.clone(), taken, beginning));
         None
     }
 }
@@ -86,16 +94,21 @@ async fn run(
     message: Message,
     voice: Voice,
     labour: Labour,
-    _place: LabourPermit,
+    mut taken: Taken,
+    beginning: Option<Beginning>,
 ) {
-    let _at_work = labour.work().await;
     voice.clock.note();
     let origin = message.shared();
     let handling = Handling::of(voice.aid(), &origin, message.provenance(), None);
-    let mut cut_off = CutOff(Some((&voice, &*origin)));
     let done = labour.guard(async { work(voice.clone(), message).await });
-    let done = handling.within(done).await;
-    cut_off.0 = None;
+    let mut done = pin!(handling.within(done));
+    let first = poll_fn(|waiting| Poll::Ready(done.as_mut().poll(waiting))).await;
+    drop(beginning);
+    let done = match first {
+        Poll::Ready(done) => done,
+        Poll::Pending => done.await,
+    };
+    taken.cut_off = None;
     if let Err(error) = done {
         if voice.is_only_stopped(&*error) {
             voice.tell_cut_off(&origin);
@@ -108,12 +121,15 @@ async fn run(
     }
 }
 
-/// Tells the sender of a message, if a handler is cut off.
-struct CutOff<'a>(Option<(&'a Voice, &'a AclMessage)>);
+/// A message that a handler has taken. Its sender is told if the handler is cut off, before the agent comes to rest.
+struct Taken {
+    cut_off: Option<(Voice, Arc<AclMessage>)>,
+    _place: LabourPermit,
+}
 
-impl Drop for CutOff<'_> {
+impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some((voice, message)) = self.0 {
+        if let Some((voice, message)) = &self.cut_off {
             voice.tell_cut_off(message);
         }
     }

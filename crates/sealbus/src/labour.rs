@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
+use sealbus_bus::ReceivedMessage;
+use sealbus_fipa::{AclMessageRef, Performative};
 use tokio::sync::{
-    Notify, OwnedSemaphorePermit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
+    Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    Semaphore,
 };
 use tokio::task::AbortHandle;
 
@@ -29,22 +32,48 @@ pub(crate) struct Labour(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     /// Read while a task does something, written while the agent is to be at rest.
-    rest: RwLock<()>,
+    rest: Arc<RwLock<()>>,
     tasks: Mutex<Vec<AbortHandle>>,
     errors: Mutex<VecDeque<HandlerError>>,
     failed: Notify,
-    /// A task has given its place back.
+    /// The conversations of the messages whose handlers have not begun.
+    beginning: Mutex<Vec<(String, String)>>,
+    /// A task has given its place back, or a handler has begun.
     freed: Notify,
 }
 
-/// A place among the tasks of one kind that may run at a time.
-pub(crate) struct LabourPermit(Option<OwnedSemaphorePermit>, Labour);
+/// A place among the tasks of one kind that may run at a time. While it lives, the agent does not come to rest.
+pub(crate) struct LabourPermit {
+    place: Option<OwnedSemaphorePermit>,
+    labour: Labour,
+    _at_work: OwnedRwLockReadGuard<()>,
+}
 
 impl Drop for LabourPermit {
     fn drop(&mut self) {
-        self.0 = None;
-        self.1.0.freed.notify_one();
+        self.place = None;
+        self.labour.0.freed.notify_one();
     }
+}
+
+/// Until it is dropped, a `cancel` of this conversation waits in the mailbox: the handler may take part in the
+/// conversation.
+pub(crate) struct Beginning(Labour, (String, String));
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        let mut beginning = self.0.0.beginning.lock();
+        if let Some(index) = beginning.iter().position(|it| *it == self.1) {
+            beginning.swap_remove(index);
+        }
+        self.0.0.freed.notify_one();
+    }
+}
+
+/// The sender and the conversation-id of a message.
+fn conversation(message: &AclMessageRef<'_>) -> Option<(String, String)> {
+    let id = message.conversation_id()?.text()?.into_owned();
+    Some((message.sender()?.name().to_owned(), id))
 }
 
 impl Labour {
@@ -61,10 +90,34 @@ impl Labour {
     /// A place for a further task, if one is free.
     pub(crate) fn place(&self, places: &Arc<Semaphore>) -> Option<LabourPermit> {
         let place = places.clone().try_acquire_owned().ok()?;
-        Some(LabourPermit(Some(place), self.clone()))
+        // An agent at rest takes up no message, so nobody waits to write.
+        let at_work = self.0.rest.clone().try_read_owned().ok()?;
+        Some(LabourPermit {
+            place: Some(place),
+            labour: self.clone(),
+            _at_work: at_work,
+        })
     }
 
-    /// Waits until a place is free again.
+    /// Notes that a handler is about to begin with a message.
+    pub(crate) fn begin(&self, received: &ReceivedMessage) -> Option<Beginning> {
+        let conversation = conversation(&received.message())?;
+        self.0.beginning.lock().push(conversation.clone());
+        Some(Beginning(self.clone(), conversation))
+    }
+
+    /// Whether a message cancels a conversation whose handler has not begun.
+    pub(crate) fn is_beginning(&self, received: &ReceivedMessage) -> bool {
+        let message = received.message();
+        if message.performative() != Performative::Cancel {
+            return false;
+        }
+        let beginning = self.0.beginning.lock();
+        !beginning.is_empty()
+            && conversation(&message).is_some_and(|conversation| beginning.contains(&conversation))
+    }
+
+    /// Waits until a place is free again, or a handler has begun.
     pub(crate) async fn room(&self) {
         self.0.freed.notified().await;
     }

@@ -135,6 +135,8 @@ pub(crate) fn judge(error: &(dyn Error + 'static)) -> (AtFault, Performative, St
         (AtFault::Sender, act, error.to_string())
     } else if let Some(ProtocolError::Busy(_)) = error.downcast_ref() {
         (AtFault::Nobody, Performative::Refuse, error.to_string())
+    } else if let Some(ProtocolError::Expired(_)) = error.downcast_ref() {
+        (AtFault::Nobody, Performative::Failure, error.to_string())
     } else if let Some(SendError::AnswerNotTaken { .. }) = error.downcast_ref() {
         (AtFault::Nobody, Performative::Failure, error.to_string())
     } else {

@@ -74,6 +74,23 @@ impl Batch {
         self.conditions.extend(other.conditions);
     }
 
+    /// Adds changes of rows after those of this batch. If a row's key `is_used_once`, the store never hears of it once it is
+    /// deleted before its value was committed.
+    pub fn add(
+        &mut self,
+        rows: impl IntoIterator<Item = Row>,
+        is_used_once: impl Fn(&str) -> bool,
+    ) {
+        for (key, value) in rows {
+            let came = || matches!(self.changes.get(&key), Some(Some(_)));
+            let came_and_went = value.is_none() && is_used_once(&key) && came();
+            match came_and_went {
+                true => self.changes.remove(&key),
+                false => self.changes.insert(key, value),
+            };
+        }
+    }
+
     /// Whether the batch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
@@ -214,6 +231,16 @@ pub enum StoreError {
     EtcdFull {
         /// The members' addresses.
         members: String,
+    },
+    /// etcd answered a read with something that etcd never answers; nothing of it was used.
+    #[error(
+        "etcd-impossible: the read of etcd from '{key}' on was answered with {detail}, which etcd never does: see that the members' addresses lead to etcd, with nothing in between, and that no member is damaged; `sealbus store check` examines them"
+    )]
+    Impossible {
+        /// The first key that was asked for.
+        key: String,
+        /// The fault.
+        detail: &'static str,
     },
     /// A member is of a version on which no platform may rely.
     #[error("the member {member} of etcd is of version {version}: {reason}")]

@@ -1,14 +1,5 @@
 //! Server-sent events (HTML standard, section 9.2), from the bytes of an answer. Free of I/O, and bounded.
 
-/// An event.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServerSentEvent {
-    /// The event's data. Several lines are joined by line feeds.
-    pub data: String,
-    /// The id that a stream goes on from, as it stands after this event.
-    pub id: Option<String>,
-}
-
 /// Why a stream is not a stream of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
@@ -27,7 +18,6 @@ pub struct ServerSentEvents {
     line: Vec<u8>,
     data: String,
     has_data: bool,
-    id: Option<String>,
     /// The last byte was a carriage return, which a line feed may belong to.
     after_return: bool,
     is_first: bool,
@@ -41,20 +31,20 @@ impl ServerSentEvents {
             line: Vec::new(),
             data: String::new(),
             has_data: false,
-            id: None,
             after_return: false,
             is_first: true,
         }
     }
 
-    /// Takes what has come, and gives each event that it completes to `each`.
+    /// Takes what has come, and gives the data of each event that it completes to `each`. Several lines of data are joined by line
+    /// feeds.
     ///
     /// # Errors
     /// [`EventError`]: nothing more can be read from this stream.
     pub fn push(
         &mut self,
         mut bytes: &[u8],
-        mut each: impl FnMut(ServerSentEvent),
+        mut each: impl FnMut(String),
     ) -> Result<(), EventError> {
         if self.after_return && !bytes.is_empty() {
             self.after_return = false;
@@ -69,8 +59,8 @@ impl ServerSentEvents {
                 bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
             }
             let line = std::mem::take(&mut self.line);
-            if let Some(event) = self.read(&line)? {
-                each(event);
+            if let Some(data) = self.read(&line)? {
+                each(data);
             }
         }
         self.keep(bytes)
@@ -84,7 +74,7 @@ impl ServerSentEvents {
         Ok(())
     }
 
-    fn read(&mut self, line: &[u8]) -> Result<Option<ServerSentEvent>, EventError> {
+    fn read(&mut self, line: &[u8]) -> Result<Option<String>, EventError> {
         let mut line = str::from_utf8(line).map_err(|_| EventError::NoText)?;
         if std::mem::take(&mut self.is_first) {
             line = line.strip_prefix('\u{feff}').unwrap_or(line);
@@ -92,22 +82,16 @@ impl ServerSentEvents {
         if line.is_empty() {
             let data = std::mem::take(&mut self.data);
             let is_event = std::mem::take(&mut self.has_data);
-            return Ok(is_event.then(|| ServerSentEvent {
-                data,
-                id: self.id.clone(),
-            }));
+            return Ok(is_event.then_some(data));
         }
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
-        match name {
-            "data" => {
-                if std::mem::replace(&mut self.has_data, true) {
-                    self.data.push('\n');
-                }
-                self.data.push_str(value);
+        // Nobody goes on from an id, so it is not kept.
+        if name == "data" {
+            if std::mem::replace(&mut self.has_data, true) {
+                self.data.push('\n');
             }
-            "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
-            _ => {}
+            self.data.push_str(value);
         }
         Ok(None)
     }
@@ -119,18 +103,17 @@ mod tests {
 
     use super::*;
 
-    fn all(stream: &[u8], most: usize, step: usize) -> Result<Vec<ServerSentEvent>, EventError> {
+    fn all(stream: &[u8], most: usize, step: usize) -> Result<Vec<String>, EventError> {
         let mut events = ServerSentEvents::new(most);
         let mut found = Vec::new();
         for piece in stream.chunks(step.max(1)) {
-            events.push(piece, |event| found.push(event))?;
+            events.push(piece, |data| found.push(data))?;
         }
         Ok(found)
     }
 
     fn says(stream: &[u8]) -> Vec<String> {
-        let events = all(stream, 100, 1).unwrap();
-        events.into_iter().map(|event| event.data).collect()
+        all(stream, 100, 1).unwrap()
     }
 
     #[test]
@@ -142,8 +125,7 @@ mod tests {
         assert_eq!(says(b"data\n\ndata\ndata\n\n"), ["", "\n"]);
         assert_eq!(says(b"event: x\n\ndata:  two\r\rdata: lost"), [" two"]);
         assert_eq!(says("\u{feff}data: a\n\n".as_bytes()), ["a"]);
-        let numbered = all(b"id: 7\ndata: a\n\ndata: b\n\n", 100, 3).unwrap();
-        assert!(numbered.iter().all(|it| it.id.as_deref() == Some("7")));
+        assert_eq!(says(b"id: 7\ndata: a\n\ndata: b\n\n"), ["a", "b"]);
     }
 
     #[test]
@@ -155,6 +137,15 @@ mod tests {
         assert_eq!(all(b"data: \xff\n\n", 1_000, 64), Err(EventError::NoText));
         let many = b"data: x\n\n".repeat(1_000);
         assert_eq!(all(&many, 16, 64).unwrap().len(), 1_000);
+        // An id stands in each event after it, and nobody reads it.
+        let mut events = ServerSentEvents::new(1 << 20);
+        let id = ["id: ", &"x".repeat(1 << 19), "\ndata\n\n"].concat();
+        let mut kept = 0;
+        events
+            .push(id.as_bytes(), |data| kept += data.len())
+            .unwrap();
+        kept += format!("{events:?}").len();
+        assert!(kept < 1_000, "{kept} bytes");
     }
 
     proptest! {

@@ -16,6 +16,7 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 use parking_lot::Mutex;
+use sealbus_bus::network_of;
 use sealbus_control::traffic::Watch;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_mesh::{Stranger, Strangers};
@@ -152,7 +153,7 @@ impl Window {
         accept_each(&listener, |stream, from, open| {
             // Answers are written whole. A connection that takes no option has already broken.
             let _ = stream.set_nodelay(true);
-            let stranger = strangers.came(from.ip().to_canonical());
+            let stranger = strangers.came(network_of(from.ip()));
             (open < CONNECTIONS).then(|| self.clone().connection(stream, stranger))
         })
         .await;

@@ -156,6 +156,13 @@ async def line(answer: Answer, _: str) -> None:
     await without_end(answer, b"x" * 65_536)
 
 
+async def ids(answer: Answer, _: str) -> None:
+    """An id of nearly 8 MiB, and then as many events as go into one piece, each of which has it."""
+    await answer.events({"task": task("WORKING")})
+    await answer.raw(b"id: " + b"x" * (8_388_608 - 1_024) + b"\n")
+    await answer.raw(b"data\n\n" * 1_365)
+
+
 async def foreign(answer: Answer, _: str) -> None:
     await answer.events({"task": task("WORKING")}, part("another's", "u"))
 
@@ -191,7 +198,7 @@ async def cut(answer: Answer, method: str) -> None:
 
 
 FACES: dict[str, Face] = {
-    "line": line, "foreign": foreign, "number": number, "page": page, "away": away, "silent": silent, "cut": cut,
+    "line": line, "ids": ids, "foreign": foreign, "number": number, "page": page, "away": away, "silent": silent, "cut": cut,
 }  # fmt: skip
 
 

@@ -80,7 +80,7 @@ class Flood(Offering):
 
 
 class Oracle(Agent):
-    """Asks back, in the conversation of the request, or tells of its trace."""
+    """Asks back once or twice, in the conversation of the request, or tells of its trace."""
 
     async def setup(self) -> None:
         service = ServiceDescription("oracle", "advice", protocols=["fipa-request"])
@@ -93,11 +93,12 @@ class Oracle(Agent):
             answer = message.create_reply(Performative.INFORM, told)
             await self.send(answer.replace(user_defined={"X-traceparent": BACK}))
             return
-        question = AclMessage(
-            Performative.QUERY_REF, message.sender, "which colour?", conversation_id=message.conversation_id
-        )
-        answer = await self.request(question)
-        await self.reply(message, Performative.INFORM, f"you answered: {answer.text}")
+        answers = []
+        for text in ("which colour?", "and then?")[: 2 if message.text == "advise me twice" else 1]:
+            question = AclMessage(Performative.QUERY_REF, message.sender, text, conversation_id=message.conversation_id)
+            answer = await self.request(question)
+            answers.append(str(answer.text))
+        await self.reply(message, Performative.INFORM, f"you answered: {', '.join(answers)}")
 
 
 run(Clock("clock"), Echo("echo"), Vault("vault"), Flood("flood"), Oracle("oracle"))

@@ -62,6 +62,7 @@ fn a_task_is_what_its_events_say() {
     assert_eq!(events[2].1["artifactUpdate"]["append"], true);
     assert!(log.after(3).unwrap().is_last);
     assert!(log.after(4).is_none());
+    assert!(log.after(u64::MAX).is_none());
     // A stream that broke continues at its last event.
     assert_eq!(rest(&log, 2), events[2..]);
     // The task does not change any more.

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
-use sealbus_web::events::{ServerSentEvent, ServerSentEvents};
+use sealbus_web::events::ServerSentEvents;
 use sealbus_web::{WebError, whole};
 use serde_json::Value;
 
@@ -60,7 +60,8 @@ impl Answer {
 enum Pieces {
     Events {
         events: ServerSentEvents,
-        waiting: VecDeque<ServerSentEvent>,
+        /// The data of each.
+        waiting: VecDeque<String>,
         /// The request, in JSON-RPC.
         id: Option<String>,
     },
@@ -76,8 +77,15 @@ impl Pieces {
             Self::Events {
                 events, waiting, ..
             } => {
-                events.push(bytes, |event| waiting.push_back(event))?;
-                if waiting.len() > MOST_WAITING {
+                // One piece may bring very many events, so they are counted before they are kept.
+                let mut is_flood = false;
+                events.push(bytes, |data| {
+                    is_flood |= waiting.len() >= MOST_WAITING;
+                    if !is_flood {
+                        waiting.push_back(data);
+                    }
+                })?;
+                if is_flood {
                     return Err(RemoteError::Flood);
                 }
             }
@@ -90,10 +98,10 @@ impl Pieces {
     fn next(&mut self) -> Result<Option<Value>, RemoteError> {
         match self {
             Self::Events { waiting, id, .. } => {
-                let Some(event) = waiting.pop_front() else {
+                let Some(data) = waiting.pop_front() else {
                     return Ok(None);
                 };
-                let told = answer::json(event.data.as_bytes())?;
+                let told = answer::json(data.as_bytes())?;
                 Ok(Some(match id {
                     Some(id) => answer::response(told, id)??,
                     None => told,
@@ -229,5 +237,23 @@ impl AnswerStream {
             None => Ok(only),
             Some(_) => Err(AnswerError::Unreadable("it holds two messages".to_owned()).into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_with_very_many_events_is_refused_before_they_are_kept() {
+        let mut stream = AnswerStream::events(None, None);
+        let most = b"data\n\n".repeat(MOST_WAITING);
+        assert!(stream.pieces.push(&most).is_ok());
+        let flood = stream.pieces.push(&most.repeat(100));
+        assert!(matches!(flood, Err(RemoteError::Flood)));
+        let Pieces::Events { waiting, .. } = &stream.pieces else {
+            unreachable!("they are events");
+        };
+        assert_eq!(waiting.len(), MOST_WAITING);
     }
 }

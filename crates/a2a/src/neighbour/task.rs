@@ -139,21 +139,30 @@ impl Following {
         given: usize,
         news: &mut Vec<News>,
     ) -> Result<(), AnswerError> {
-        if self.given.len() >= MOST_ARTIFACTS && !self.given.contains_key(&artifact.id) {
-            return Err(AnswerError::TooMuch("1024 results"));
+        if !self.given.contains_key(&artifact.id) {
+            if self.given.len() >= MOST_ARTIFACTS {
+                return Err(AnswerError::TooMuch("1024 results"));
+            }
+            // The id is kept, too.
+            self.count(artifact.id.len())?;
         }
         let fresh = artifact.parts.into_iter().skip(given);
         let mut count = 0;
         for part in fresh {
-            self.bytes += part.bytes();
-            if self.bytes > MOST_BYTES {
-                return Err(AnswerError::TooMuch("64 MiB of results"));
-            }
+            self.count(part.bytes())?;
             count += 1;
             self.begin(news);
             news.push(News::Part(part));
         }
         *self.given.entry(artifact.id).or_default() += count;
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), AnswerError> {
+        self.bytes += bytes;
+        if self.bytes > MOST_BYTES {
+            return Err(AnswerError::TooMuch("64 MiB of results"));
+        }
         Ok(())
     }
 
@@ -308,6 +317,14 @@ mod tests {
         let many = (0..2_000).map(|number| artifact(&number.to_string(), &[]));
         let failed = following.take(task(Course::Working, many.collect()));
         assert_eq!(failed, Err(AnswerError::TooMuch("1024 results")));
+        // Results without parts have names.
+        let mut following = Following::default();
+        let failed = (0..100).find_map(|number| {
+            let id = format!("{number}{long}");
+            let told = task(Course::Working, vec![artifact(&id, &[])]);
+            following.take(told).err()
+        });
+        assert_eq!(failed, Some(AnswerError::TooMuch("64 MiB of results")));
     }
 
     proptest! {

@@ -57,6 +57,26 @@ impl Body for Given {
     }
 }
 
+/// How often in a row a task broke off before anything was told of it.
+#[derive(Default)]
+struct Breaks(u32);
+
+impl Breaks {
+    /// The pause before the task is followed again. None if nothing broke, or too often.
+    fn pause<T>(&mut self, told: &Result<Option<T>, RemoteError>) -> Option<Duration> {
+        match told {
+            Ok(Some(_)) => self.0 = 0,
+            Err(error) if error.is_break() && self.0 < MOST_BREAKS => {
+                let pause = PAUSE * 2_u32.pow(self.0);
+                self.0 += 1;
+                return Some(pause);
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
 /// The neighbour's word to a request, as an error of the agent's handler.
 fn failed(error: &RemoteError) -> Box<dyn std::error::Error + Send + Sync> {
     match error {
@@ -152,22 +172,17 @@ impl NeighbourTask {
     }
 
     async fn next_news(&mut self) -> Result<Vec<News>, RemoteError> {
-        let (mut breaks, mut poll) = (0, SHORTEST_POLL);
+        let (mut breaks, mut poll) = (Breaks::default(), SHORTEST_POLL);
         loop {
-            let told = match self.next_told(&mut poll).await {
-                Ok(told) => told,
-                Err(error) if error.is_break() && self.following.id().is_some() => {
-                    self.stream = None;
-                    if breaks == MOST_BREAKS {
-                        return Err(error);
-                    }
-                    tokio::time::sleep(PAUSE * 2_u32.pow(breaks)).await;
-                    breaks += 1;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            if let Some(told) = told {
+            let told = self.next_told(&mut poll).await;
+            if self.following.id().is_some()
+                && let Some(pause) = breaks.pause(&told)
+            {
+                self.stream = None;
+                tokio::time::sleep(pause).await;
+                continue;
+            }
+            if let Some(told) = told? {
                 let news = self.following.take(told)?;
                 if !news.is_empty() {
                     return Ok(news);
@@ -447,4 +462,28 @@ pub(super) async fn bid(remote: Arc<Remote>, voice: Voice, call: Message) -> Age
         Err(error) => said(Performative::Failure, error.to_string().into()),
     };
     Ok(talk.send(last).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_web::WebError;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_task_that_is_still_there_is_not_given_up() {
+        let slow = || Err::<Option<()>, RemoteError>(WebError::Slow(PAUSE).into());
+        let mut breaks = Breaks::default();
+        // Each time the stream is silent, and the task still at work when it is asked for.
+        for _ in 0..100 {
+            assert_eq!(breaks.pause(&slow()), Some(PAUSE));
+            assert_eq!(breaks.pause(&Ok(None::<()>)), None);
+            assert_eq!(breaks.pause(&slow()), Some(PAUSE * 2));
+            assert_eq!(breaks.pause(&Ok(Some(()))), None);
+        }
+        let pauses = std::iter::from_fn(|| breaks.pause(&slow()));
+        assert_eq!(pauses.count(), MOST_BREAKS as usize);
+        let other = Err::<Option<()>, RemoteError>(RemoteError::Flood);
+        assert_eq!(Breaks::default().pause(&other), None);
+    }
 }

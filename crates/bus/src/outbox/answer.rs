@@ -62,40 +62,46 @@ impl Outbox {
                 Ok(())
             }
             Err(TrySendError::Failed(error)) => Err(error),
-            Err(TrySendError::Full(unsent)) => self.finish_answer(unsent).await,
+            Err(TrySendError::Full(mut unsent)) => self.finish_answer(&mut unsent).await,
         }
     }
 
     /// Continues an answer that found no room.
     ///
+    /// Safe to cancel: `unsent` holds the receivers that are left.
+    ///
     /// # Errors
     /// As [`answer`](Self::answer).
-    pub async fn finish_answer(&self, unsent: Unsent) -> Result<(), SendError> {
-        let Unsent { message, next } = unsent;
-        for receiver in message.receivers.iter().skip(next) {
-            let sealed = match self.must_seal(&message, &receiver.name) {
-                true => Some(self.sealed(&message, &receiver.name, None).await?),
+    pub async fn finish_answer(&self, unsent: &mut Unsent) -> Result<(), SendError> {
+        let Unsent { message, left } = unsent;
+        let message = &*message;
+        for receiver in message.receivers.iter().take(left.end).skip(left.start) {
+            let sealed = match self.must_seal(message, &receiver.name) {
+                true => Some(self.sealed(message, &receiver.name, None).await?),
                 false => None,
             };
             let outgoing = match &sealed {
                 Some(sealed) => Outgoing::sealed(sealed.bytes()),
-                None => Outgoing::new(&message),
+                None => Outgoing::new(message),
             };
             let parcel = match &sealed {
                 Some(sealed) => self.sealed_parcel(sealed, &outgoing),
-                None => self.parcel(&message, &outgoing),
+                None => self.parcel(message, &outgoing),
             };
             match self.attempt(&parcel, &receiver.name, false) {
-                Ok(()) => continue,
+                Ok(()) => {
+                    left.start += 1;
+                    continue;
+                }
                 Err(NotAccepted::Failed(error)) => return Err(error),
                 Err(NotAccepted::Full(..)) => {}
             }
             let (route, begun) = (self.bus.route(&receiver.name), Instant::now());
-            let left = route.patience.lock().left(begun);
+            let patience = route.patience.lock().left(begun);
             let mut delivered = None;
-            if let Some(left) = left {
+            if let Some(patience) = patience {
                 let delivery = self.deliver(&parcel, &receiver.name);
-                delivered = timeout(left, delivery).await.ok();
+                delivered = timeout(patience, delivery).await.ok();
                 route.patience.lock().spend(begun.elapsed());
             }
             delivered.unwrap_or_else(|| {
@@ -104,6 +110,7 @@ impl Outbox {
                     receiver: receiver.name.clone(),
                 })
             })?;
+            left.start += 1;
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ impl Outbox {
                 match self.try_send_many(&mut row) {
                     Ok(()) => break,
                     Err(TrySendError::Failed(error)) => return Err(error),
-                    Err(TrySendError::Full(unsent)) => self.finish(unsent).await?,
+                    Err(TrySendError::Full(mut unsent)) => self.finish(&mut unsent).await?,
                 }
             }
             tokio::task::yield_now().await;

@@ -1,5 +1,7 @@
 //! The events of certification.
 
+use sealbus_control::admin::CertificationEvent;
+
 use super::*;
 
 #[test]
@@ -33,4 +35,26 @@ fn an_event_has_bounded_texts_that_cannot_steer_a_terminal() {
         .map(|value| value.len())
         .sum();
     assert!(bytes < 100_000, "{bytes}");
+}
+
+#[test]
+fn events_that_the_store_has_beyond_those_that_are_kept_are_deleted() {
+    const KEPT: u64 = 50_000;
+    let mut log = CertificationLog::default();
+    for sequence in 0..KEPT + 5 {
+        log.restore(CertificationEvent {
+            sequence,
+            at: 0,
+            step: 0,
+            subject: "guest".to_owned(),
+            node: None,
+            serial: None,
+            what: "refused".to_owned(),
+        });
+    }
+    log.enter(0, "guest", None, None, "refused".to_owned(), NOW);
+    let rows = log.take_rows();
+    let deleted = rows.iter().filter(|(_, value)| value.is_none());
+    assert_eq!((rows.len(), deleted.count()), (7, 6));
+    assert!(rows.iter().all(|(key, _)| CertificationLog::is_row(key)));
 }

@@ -44,3 +44,14 @@ fn as_many_senders_are_denied_as_operators_have_room_for_and_no_more() {
     certify(&mut service, "last");
     service.revoke_by_hand("last", "stolen", NOW).unwrap();
 }
+
+/// A certificate of a gateway's caller may live for so long.
+#[test]
+fn an_agent_is_denied_for_as_long_as_any_certificate_that_is_not_known() {
+    let mut service = service(&root());
+    let caller = Identity::agent(&platform(), "caller").unwrap();
+    let revoked = caller.clone();
+    service.revoke_unknown(revoked, "stolen", NOW).unwrap();
+    service.prune(NOW.plus(NODE_CERTIFICATE));
+    assert!(service.is_denied(&caller));
+}

@@ -93,3 +93,20 @@ fn no_node_that_starts_for_long_or_is_started_often_uses_up_its_share() {
         shares.take_of_node("slow", now).unwrap();
     }
 }
+
+#[test]
+fn a_clock_that_was_ahead_for_a_while_keeps_nobody_out() {
+    let mut shares = Shares::default();
+    let ahead = NOW.plus(HOUR * 24);
+    shares.take("p", "seller", HOUR, ahead).unwrap();
+    shares.take_of_node("node-1", ahead).unwrap();
+    // The clock is set right, and they ask at once. They may wait as if their shares were used up, and no longer.
+    let _ = shares.take("p", "seller", HOUR, NOW);
+    let _ = shares.check_node("node-1", NOW);
+    shares.prune(NOW);
+    let soon = NOW.plus(Duration::from_secs(61));
+    shares.take("p", "seller", HOUR, soon).unwrap();
+    let soon = NOW.plus(Duration::from_secs(301));
+    shares.check_node("node-1", soon).unwrap();
+    shares.take_of_node("node-1", soon).unwrap();
+}

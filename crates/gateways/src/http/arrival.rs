@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
+use sealbus_bus::text::{LONGEST_EXPLANATION, excerpt};
 use sealbus_fipa::Limits;
 
 use super::server::{RefusedRequest, Service};
@@ -72,6 +73,7 @@ fn refused(turned: &TurnedAway) -> RefusedRequest {
             Turned::ForgedSender | Turned::NotPermitted | Turned::Relay => StatusCode::FORBIDDEN,
             Turned::Loop => StatusCode::LOOP_DETECTED,
         },
-        explanation: turned.explanation.clone(),
+        // Parts of it come from the sender. The room of its body does not count the answer.
+        explanation: excerpt(&turned.explanation, LONGEST_EXPLANATION),
     }
 }

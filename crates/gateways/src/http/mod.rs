@@ -4,6 +4,7 @@
 
 mod address;
 pub(crate) mod arrival;
+mod bounded_writes;
 pub(crate) mod conversation;
 pub mod multipart;
 pub mod response;

@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
+use super::bounded_writes::BoundedWrites;
 use crate::config::{GatewayLimits, milliseconds};
 use crate::counters::Turned;
 use crate::farewell::farewell;
@@ -205,7 +206,8 @@ impl<S: Service> Server<S> {
         origin: MessageOrigin,
         place: &ConnectionPlace,
     ) {
-        let mut io = TokioIo::new(stream);
+        let time = milliseconds(self.limits.body_time);
+        let mut io = TokioIo::new(BoundedWrites::new(stream, time));
         let address = origin.address;
         let origin = &origin;
         let has_asked = &AtomicBool::new(false);
@@ -227,7 +229,12 @@ impl<S: Service> Server<S> {
         let Err(error) = served else {
             return farewell(&mut io.into_inner(), b"").await;
         };
-        let turned = if error.is_parse_too_large() {
+        let turned = if io.inner().is_late() {
+            Some((
+                Turned::TooSlow,
+                "the client did not read an answer within the limit body-time",
+            ))
+        } else if error.is_parse_too_large() {
             Some((
                 Turned::TooLarge,
                 "the head of a request is larger than the limit head",

@@ -22,7 +22,7 @@ use crate::queue::Verdict;
 const LONGEST_REPLY: usize = 256 << 10;
 /// The most replies that nobody asked for.
 const MOST_STRAYS: usize = 64;
-/// How long a reply in parts may lack its next one. Some ORBs never send it.
+/// How long a reply in parts may take. Some ORBs never send its end.
 const UNFINISHED: Duration = Duration::from_secs(30);
 
 pub(crate) struct IiopConversation {

@@ -144,6 +144,10 @@ impl Server {
                     }
                 }
             }
+            // Whole messages between them give parts no more time.
+            if let Some(limit) = Instant::now().checked_sub(body_time) {
+                serving.forget_older_than(limit);
+            }
             room = reserved(&place, serving.waiting());
             if serving.waiting() == 0 {
                 since = None;

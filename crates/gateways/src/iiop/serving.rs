@@ -96,7 +96,7 @@ impl<'a> Serving<'a> {
         self.assembler.waiting()
     }
 
-    /// Forgets messages in parts that were not continued since `time`.
+    /// Forgets messages in parts that began before `time`.
     pub(super) fn forget_older_than(&mut self, time: Instant) {
         self.assembler.forget_older_than(time);
     }

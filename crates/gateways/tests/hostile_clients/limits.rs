@@ -7,7 +7,7 @@ use sealbus_gateways::GatewayLimits;
 use tokio::io::AsyncWriteExt;
 
 use super::support::{PATIENCE, Platform, content};
-use super::{connect, counted, exchange, good, post, rest, status, two};
+use super::{body, connect, counted, exchange, good, post, rest, status, two};
 
 #[tokio::test]
 async fn size_is_limited() {
@@ -57,6 +57,62 @@ async fn the_slow_are_not_waited_for() {
     let answer = rest(&mut head_never).await;
     assert_eq!(status(&answer), 408, "{answer}");
     counted(&two, "too-slow", 2).await;
+}
+
+/// Answers that nobody reads fill the connection. It must not keep its place for ever.
+#[tokio::test]
+async fn those_who_read_no_answers_are_not_waited_for() {
+    let limits = GatewayLimits {
+        connections_per_address: 1,
+        body_time: 300,
+        ..GatewayLimits::default()
+    };
+    let two = two(limits).await;
+    let mut never_reads = connect(&two).await;
+    let many = "GET /acc HTTP/1.1\r\nHost: h\r\n\r\n".repeat(1000);
+    let writing = async { while never_reads.write_all(many.as_bytes()).await.is_ok() {} };
+    let ended = tokio::time::timeout(PATIENCE, writing).await;
+    ended.expect("the gateway is to end the connection");
+    counted(&two, "too-slow", 1).await;
+    // Its place is free, as soon as that is noticed.
+    let again = async {
+        loop {
+            let ask = b"GET /acc HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+            if exchange(&two, ask).await.contains("200 OK") {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again).await.unwrap();
+}
+
+/// Nobody needs a right to be refused, so a refusal must not be as long as the request.
+#[tokio::test]
+async fn long_names_make_no_long_answers() {
+    let two = two(GatewayLimits::default()).await;
+    let long = "x".repeat(1 << 20);
+    let was_here = format!(
+        "<received><received-by value=\"{}\"/><received-date value=\"20261121T050545446Z\"/></received>",
+        two.address
+    );
+    for (request, expected) in [
+        (body(&format!("{long}@two"), "a@one", "a@one", ""), 403),
+        (body(&format!("bob@{long}"), "a@one", "a@one", ""), 403),
+        (body("bob@two", &format!("a@{long}"), "a@one", ""), 403),
+        (
+            body("bob@two", "a@one", &format!("a@{long}"), &was_here),
+            508,
+        ),
+    ] {
+        let answer = exchange(&two, post(&request).as_bytes()).await;
+        assert_eq!(status(&answer), expected, "{} bytes", answer.len());
+        assert!(answer.len() < 4096, "{} bytes", answer.len());
+        // The log counts it against the address.
+        let refused = two.bus.refusals().last();
+        let tried_by = &refused.last().unwrap().tried_by;
+        assert!(tried_by.ends_with(" at 127.0.0.1"), "{tried_by}");
+    }
 }
 
 /// Bodies that were begun take memory. One address has a share of it, with any number of connections.

@@ -1,3 +1,5 @@
+//! The renewal of the CA's own certificate, in time and too late.
+
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use tokio::sync::oneshot;
 
 use crate::state::About;
-use sealbus_control::AgentState;
 use sealbus_control::node::NodeRequest;
+use sealbus_control::{AgentState, Fault};
 
 /// An effect of the desk, carried out once it is in the store.
 #[derive(Debug)]
@@ -27,6 +27,13 @@ pub(crate) enum Outward {
         /// The agent's state.
         state: Option<AgentState>,
     },
+    /// Tell the operators that wait for an event.
+    Settled {
+        /// The operators.
+        waiting: Vec<oneshot::Sender<Result<String, Fault>>>,
+        /// What they are told.
+        result: Result<String, Fault>,
+    },
     /// Tell the waiting task that the AMS knows of all earlier effects.
     Followed(oneshot::Sender<()>),
 }
@@ -44,7 +51,7 @@ pub(super) fn forget_overtaken(held: &mut Vec<Outward>) {
     held.reverse();
     held.retain(|effect| match effect {
         Outward::WhitePages { agent, .. } => changed.insert(agent.clone()),
-        Outward::Ask { .. } | Outward::Followed(_) => true,
+        Outward::Ask { .. } | Outward::Settled { .. } | Outward::Followed(_) => true,
     });
     held.reverse();
 }

@@ -5,13 +5,17 @@ use sealbus_control::admin::CertificateStatus;
 use sealbus_control::clock::timestamp;
 use sealbus_control::{Fault, FaultCode, Subject, UnixMillis};
 use sealbus_seal::denylist::Reason;
-use sealbus_seal::{CertificateChain, Identity};
+use sealbus_seal::{CertificateChain, Identity, Serial};
 
 use super::Desk;
 use crate::vouching::check_process;
 
 impl Desk {
-    fn node(&self, name: &str) -> Result<Identity, Fault> {
+    /// The identity of a node of this platform.
+    ///
+    /// # Errors
+    /// [`FaultCode::IllegalName`].
+    pub(crate) fn node(&self, name: &str) -> Result<Identity, Fault> {
         Identity::node(&self.name, name)
             .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
     }
@@ -19,7 +23,8 @@ impl Desk {
     /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process
     /// that held a revoked certificate gets no other for the same agent. An agent that is placed, or waits for
     /// its next start, may have a living certificate of another CA, which is denied, and it is not started again. So may a node.
-    /// An order that was carried out before is answered as then.
+    /// An order that was carried out before is answered as then. A restored state may lack what the name or the number belongs to:
+    /// all of that name is denied, known or not.
     ///
     /// # Errors
     /// As [`CaService::revoke_by_hand`]. If the deny list is full, its process gets no other certificate all the same.
@@ -32,9 +37,13 @@ impl Desk {
         let local = what.split('@').next().unwrap_or(what);
         let is_expected =
             !self.state.processes_of(local).is_empty() || self.state.waits_for_start(local);
-        let is_node = self.state.nodes().contains_key(local);
+        let may_lack = self.state.was_restored();
+        let is_node = self.state.nodes().contains_key(local) || may_lack;
         let time = timestamp(now);
         let revoked = match self.ca.revoke_by_hand(what, said, time) {
+            Err(fault) if fault.code == FaultCode::Unknown && may_lack => {
+                Ok(self.ca.revoked_by_hand(what, time))
+            }
             Err(fault) if fault.code == FaultCode::Unknown && is_expected => {
                 let agent = self.agent(local)?;
                 let denied = self.ca.revoke_unknown(agent, said, time);
@@ -77,6 +86,12 @@ impl Desk {
         }
         self.keys.forget(local);
         self.state.bar_everywhere(local);
+        if may_lack && let Ok(agent) = self.agent(local) {
+            self.ca.revoke_unknown(agent, said, time)?;
+            if let Ok(serial) = what.parse::<Serial>() {
+                self.ca.revoke_unknown_serial(serial, said, time)?;
+            }
+        }
         if is_node {
             let node = self.node(local)?;
             self.ca.revoke_unknown(node, said, time)?;
@@ -132,8 +147,13 @@ impl Desk {
             }
             Unstored::Revoked { what, said, at } => {
                 match self.revoke_by_hand(&what, &said, now) {
-                    // Its certificates have ended, or are denied by another word.
-                    Err(fault) if fault.code == FaultCode::Unknown => {}
+                    // Its certificates have ended, are denied by another word, or are yet to be taken in.
+                    Err(fault) if fault.code == FaultCode::Unknown => {
+                        if let Ok(serial) = what.parse::<Serial>() {
+                            let time = timestamp(now);
+                            self.ca.revoke_unknown_serial(serial, &said, time)?;
+                        }
+                    }
                     revoked => drop(revoked?),
                 }
                 // A serial number may be the name of an agent, too.

@@ -1,3 +1,5 @@
+//! The desk: orders, signs of life, turns and revocations. Each module below has a subject of its own.
+
 mod nodes;
 mod orders;
 mod reports;

@@ -1,3 +1,5 @@
+//! The entries of the AMS and the DF after starts and lost writes.
+
 use std::net::{Ipv4Addr, SocketAddr};
 
 use sealbus_bus::{Bus, BusConfig};

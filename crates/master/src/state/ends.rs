@@ -50,7 +50,6 @@ impl MasterState {
         if self.move_lost(&name, process, exit, now) {
             return;
         }
-        let patience = self.patience;
         let Some(group) = self.groups.get_mut(&name) else {
             return;
         };
@@ -63,6 +62,22 @@ impl MasterState {
             return;
         }
         group.process = None;
+        self.start_again_or_rest(&name, &ended, exit, barred, now);
+    }
+
+    /// Starts a group again whose only process ended, or lets it rest, as its policy says. One that is `barred` rests.
+    fn start_again_or_rest(
+        &mut self,
+        name: &str,
+        ended: &Process,
+        exit: &Exit,
+        barred: bool,
+        now: UnixMillis,
+    ) {
+        let patience = self.patience;
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
         let told = ended.stop_by.is_some() || !group.wanted || barred;
         let failed = exit.is_failure();
         let error = ended.agents.values().find_map(|life| match life {
@@ -102,7 +117,7 @@ impl MasterState {
                 format!("ended ({how})")
             });
         }
-        self.refresh(&name);
+        self.refresh(name);
     }
 
     /// Ends an agent, with its process, for good.

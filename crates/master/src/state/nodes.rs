@@ -166,7 +166,7 @@ impl MasterState {
             match ours {
                 Some((group, _)) => {
                     let group = group.to_owned();
-                    self.merge(&group, found);
+                    self.merge(&group, found, now);
                 }
                 None if is_noted => {}
                 None => stop.push(found.process.clone()),
@@ -194,7 +194,7 @@ impl MasterState {
         self.processes.contains_key(process) || nodes.any(|node| node.process == process)
     }
 
-    fn merge(&mut self, group: &str, found: &RunningProcess) {
+    fn merge(&mut self, group: &str, found: &RunningProcess, now: UnixMillis) {
         let Some(process) = self.process_mut(&found.process) else {
             return;
         };
@@ -207,6 +207,8 @@ impl MasterState {
             }
         }
         self.refresh(group);
+        // The former Master may have ended before it stored that a move had ended.
+        self.move_on(group, now);
     }
 
     /// Takes a node's heartbeat.

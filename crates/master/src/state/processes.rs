@@ -314,7 +314,11 @@ impl MasterState {
         let Some(name) = self.processes.get(process).cloned() else {
             return;
         };
-        self.save_soon(&name);
+        // A node that registers names the agents that live, and no ends.
+        match ended {
+            true => self.save(&name),
+            false => self.save_soon(&name),
+        }
         self.refresh_agent(&name, agent);
         self.move_on(&name, now);
     }

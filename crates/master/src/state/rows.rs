@@ -13,8 +13,9 @@ const WHILE: UnixMillis = 1000;
 const AGENTS_A_MILLISECOND: usize = 10;
 
 impl MasterState {
-    /// Takes the changed rows. In a group of many agents, each reports on its own. For such reports, the group's row is
-    /// written only at intervals. After a restart the node reports the missing facts.
+    /// Takes the changed rows. In a group of many agents, each reports on its own. For reports of states, the group's row is
+    /// written only at intervals. After a restart the node reports the states that are missing. Ends are written at once: a node
+    /// forgets them, and brings many of them together.
     pub fn take_rows(&mut self, now: UnixMillis) -> Vec<Row> {
         let groups = &self.groups;
         let is_due = |name: &String| {

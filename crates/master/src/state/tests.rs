@@ -1,3 +1,5 @@
+//! The state machine: starts, ends, names and tickets of agents, and the bounds of rows. The modules below have the rest.
+
 mod channels;
 mod histories;
 mod moves;

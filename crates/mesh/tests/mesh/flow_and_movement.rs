@@ -365,8 +365,8 @@ async fn messages_go_out_from_other_threads() {
             let mut message = inform("bob@factory", number);
             message.sender = Some(alice.aid());
             match alice.try_send(message) {
-                Err(TrySendError::Full(unsent)) => {
-                    runtime.block_on(alice.finish(unsent)).unwrap();
+                Err(TrySendError::Full(mut unsent)) => {
+                    runtime.block_on(alice.finish(&mut unsent)).unwrap();
                 }
                 sent => sent.unwrap(),
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sealbus_bus::{Delivery, Outbox, SendError, TrySendError};
+use sealbus_bus::{Delivery, Outbox, SendError, TrySendError, Unsent};
 use sealbus_fipa::{AclMessage, Aid};
 
 use super::Entry;
@@ -82,9 +82,14 @@ impl AgentSender {
     /// Sends a message that nobody waits for, without a chance to report a failure. It waits for room beside other work,
     /// unless 256 such messages of the agent wait already: then it is dropped.
     pub fn post(&self, message: impl Into<Arc<AclMessage>>) {
-        let Err(TrySendError::Full(rest)) = self.try_send(message) else {
-            return;
-        };
+        if let Err(TrySendError::Full(rest)) = self.try_send(message) {
+            self.post_rest(vec![rest]);
+        }
+    }
+
+    /// As [`post`](Self::post), for messages to one receiver that found no room. They go one after the other, in one
+    /// place of the 256.
+    pub fn post_rest(&self, rest: Vec<Unsent>) {
         let Ok(place) = self.0.posted.clone().try_acquire_owned() else {
             tracing::debug!(
                 agent = &*self.0.aid.name,
@@ -95,7 +100,9 @@ impl AgentSender {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let outbox = self.outbox();
             runtime.spawn(async move {
-                let _ = outbox.finish(rest).await;
+                for mut unsent in rest {
+                    let _ = outbox.finish(&mut unsent).await;
+                }
                 drop(place);
             });
         }

@@ -91,3 +91,34 @@ fn an_authority_that_reaches_a_version_again_is_obeyed_and_so_is_its_former_list
         assert_eq!(trust.deny_lists().len(), 2);
     }
 }
+
+#[test]
+fn a_late_denial_of_an_identity_lowers_none_that_is_in_force() {
+    let platform = TestPlatform::new("factory");
+    let (now, guest) = (platform.now, platform.agent("guest"));
+    let (early, late) = (now.plus(seconds(10)), now.plus(seconds(20)));
+    let deny = |list: &mut DenyList, before: Timestamp, at: Timestamp| {
+        list.deny_identity_before(guest.clone(), before, now.plus(HOUR), denial(at))
+            .unwrap();
+    };
+    let mut list = DenyList::new(platform.authority.identity().clone());
+    let mut other = list.clone();
+    deny(&mut list, now, late);
+    deny(&mut other, early, early);
+    let in_force = list.clone();
+    deny(&mut list, early, early);
+
+    // Two copies of the list, each with one of the two.
+    assert!(in_force.outlasts(&other) && other.outlasts(&in_force));
+    let mut again = in_force.clone();
+    let returned = again.take_over(&other, now).unwrap();
+    assert_eq!(returned, [(guest.clone(), denial(early))]);
+    let returned = other.take_over(&in_force, now).unwrap();
+    assert_eq!(returned, [(guest.clone(), denial(late))]);
+    for whole in [&list, &again, &other] {
+        assert_eq!(whole.denied_identity(&guest), Some(denial(late)));
+        assert_eq!(whole.denied_before(&guest), Some(early));
+        assert!(!in_force.outlasts(whole));
+        assert_eq!(whole.digest(), list.digest());
+    }
+}

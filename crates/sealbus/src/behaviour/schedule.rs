@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{FIRST_PAUSE, LAST_PAUSE, Run, Step};
-use crate::clock::Clock;
+use crate::clock::{Clock, later};
 
 /// The longest single wait for a point of time, because the system's time may be set meanwhile.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -102,13 +102,13 @@ async fn cycle(run: &Run, step: &Step) {
 }
 
 async fn repeat(run: &Run, step: &Step, period: Duration, delay: Duration) {
-    let begin = run.clock().now() + delay;
+    let begin = later(run.clock().now(), delay);
     let mut passed = Duration::ZERO;
     loop {
-        run.clock().sleep_until(begin + passed).await;
+        run.clock().sleep_until(later(begin, passed)).await;
         run.run(step).await;
         // Counted from the beginning, so that delays do not add up. A period that is over is left out.
-        passed += period;
+        passed = passed.saturating_add(period);
         let now = run.clock().now().saturating_duration_since(begin);
         let late = now.saturating_sub(passed).as_nanos() / period.as_nanos();
         if let Ok(late) = u32::try_from(late)

@@ -11,6 +11,14 @@ use tokio::time::Instant;
 
 pub(crate) use still::{Hold, Still};
 
+/// The longest wait: thirty years, which every instant can represent.
+const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
+
+/// The instant this long after another, or an earlier one if that is far away.
+pub(crate) fn later(instant: Instant, time: Duration) -> Instant {
+    instant + time.min(LONGEST)
+}
+
 /// A wait has taken as long as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the time is over")]

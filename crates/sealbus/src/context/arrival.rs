@@ -51,7 +51,9 @@ async fn mail(handle: &mut AgentHandle, beside: Beside<'_>) -> Option<ReceivedMe
         return handle.receive().await;
     }
     loop {
-        let has_room = |it: &ReceivedMessage| !tools.is_waiting(it) && !handlers.is_waiting(it);
+        let has_room = |it: &ReceivedMessage| {
+            !tools.is_waiting(it) && !handlers.is_waiting(it) && !labour.is_beginning(it)
+        };
         tokio::select! {
             biased;
             () = labour.room() => {}

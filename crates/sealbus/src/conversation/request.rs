@@ -10,6 +10,7 @@ use sealbus_process::AgentSender;
 use super::agreed::Agreed;
 use super::name::new_conversation_id;
 use super::undelivered::Undelivered;
+use crate::clock::later;
 use crate::context::{RequestError, Voice};
 use crate::message::Message;
 
@@ -143,7 +144,7 @@ impl Voice {
         mut request: AclMessage,
         within: Duration,
     ) -> Result<Message, RequestError> {
-        let deadline = self.clock.now() + within;
+        let deadline = later(self.clock.now(), within);
         let sender = self.sender.clone();
         let open = OpenRequest::open(sender, &self.conversations, &mut request);
         let (agent, receiver) = (self.agent(), open.receivers.join(", "));

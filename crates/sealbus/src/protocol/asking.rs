@@ -56,7 +56,7 @@ impl Voice {
         let time = Timeline::new(&self.clock);
         let question = time.with_deadline(question, within);
         let agents = participants.into().find(self).await?;
-        let mut exchange = Exchange::open(self.clone(), protocol, agents, question, time).await?;
+        let mut exchange = Exchange::open(self.clone(), protocol, agents, question, time)?;
         exchange.end_within(within);
         let mut answers = Answers::default();
         let each = |message: Message, _| match message.performative {

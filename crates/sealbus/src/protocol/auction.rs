@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealbus_fipa::{AclMessage, Aid, Performative};
-use sealbus_protocols::{DUTCH_AUCTION, ENGLISH_AUCTION, Initiator, Protocol, Stage, To};
+use sealbus_protocols::{Branch, DUTCH_AUCTION, ENGLISH_AUCTION, Initiator, Protocol, Stage, To};
 
 use super::contract_net::reject_all;
 use super::error::ProtocolError;
@@ -56,6 +56,8 @@ impl Voice {
 #[derive(Debug)]
 pub struct Auction {
     exchange: Exchange,
+    /// The author of the bid that was accepted last.
+    leader: Option<Aid>,
 }
 
 impl Auction {
@@ -67,11 +69,15 @@ impl Auction {
     ) -> Result<Auction, ProtocolError> {
         let opening = saying(Performative::Inform, announcement);
         let exchange = voice.initiate(protocol, bidders, opening).await?;
-        Ok(Auction { exchange })
+        Ok(Auction {
+            exchange,
+            leader: None,
+        })
     }
 
     /// Calls for bids, for example at a price, and waits until every bidder has bid or `within` has passed. Returns the
-    /// bids in the order in which they came. Bids of the round before that were not accepted are rejected.
+    /// bids in the order in which they came. Bids of the round before that were not accepted are rejected. A leader that
+    /// has not bid against itself leads on, and is asked again once another bid is accepted.
     pub async fn call(
         &mut self,
         call: impl Into<WrittenBody>,
@@ -80,13 +86,24 @@ impl Auction {
         self.reject_rest().await?;
         let time = self.exchange.time().clone();
         let end = time.after(within);
-        let call = saying(Performative::Cfp, call);
-        self.exchange
-            .send(To::All, &time.with_deadline(call, within))
-            .await?;
+        let call = time.with_deadline(saying(Performative::Cfp, call), within);
+        let is_defending = |it: &Aid| {
+            let branch = self.state().branch(it);
+            branch.is_some_and(|it| it.outcome().is_none() && it.stage() == Stage::Defending)
+        };
+        let resting = self.leader.clone().filter(is_defending);
+        let rests =
+            |it: &Branch| (resting.as_ref()).is_some_and(|leader| leader.name == it.agent().name);
+        let branches = self.state().branches().iter();
+        let bidders = branches.filter(|it| it.outcome().is_none() && !rests(it));
+        let asked: Vec<Aid> = bidders.map(|it| it.agent().clone()).collect();
+        if asked.is_empty() && resting.is_some() {
+            return Ok(Vec::new());
+        }
+        self.exchange.send(To::Agents(&asked), &call).await?;
         let awaits = |state: &Initiator| {
             let mut called = state.at(Stage::Called).chain(state.at(Stage::Defending));
-            called.next().is_some()
+            called.any(|it| !rests(it))
         };
         let is_over = |state: &Initiator| !awaits(state) || time.now() >= end;
         let mut bids = Vec::new();
@@ -108,6 +125,7 @@ impl Auction {
         let accept = saying(Performative::AcceptProposal, body);
         let chosen: Vec<Aid> = bid.sender.iter().cloned().collect();
         self.exchange.send(To::Agents(&chosen), &accept).await?;
+        self.leader = chosen.into_iter().next();
         self.reject_rest().await
     }
 

@@ -77,7 +77,7 @@ impl ContractNet {
         let time = Timeline::new(&voice.clock);
         let call = time.with_deadline(call, within);
         let bidders = bidders.find(voice).await?;
-        let exchange = Exchange::open(voice.clone(), protocol, bidders, call, time).await?;
+        let exchange = Exchange::open(voice.clone(), protocol, bidders, call, time)?;
         let mut net = ContractNet {
             exchange,
             proposals: Vec::new(),

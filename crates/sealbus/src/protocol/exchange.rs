@@ -1,23 +1,26 @@
 //! The initiator of any protocol: its state machine, its conversation and the clock.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::pin::pin;
 use std::time::Duration;
 
-use sealbus_bus::{Conversation, ReceivedMessage};
+use sealbus_bus::{Conversation, ReceivedMessage, SendError};
 use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 use sealbus_protocols::{Initiator, Outcome, Protocol, Received, Stage, To};
+use tokio::time::Instant;
 
 use super::error::ProtocolError;
 use super::late::{LateHandler, linger};
+use super::outgoing::Outgoing;
 use super::participants::Participants;
 use super::timeline::Timeline;
 use crate::body::WrittenBody;
+use crate::clock::Clock;
 use crate::context::Voice;
 use crate::conversation::{Undelivered, new_conversation_id};
 use crate::message::Message;
 use crate::supervision::AgentResult;
+use crate::trace;
 
 impl Voice {
     /// Opens a conversation of any protocol, with one or many participants. The message needs the act that opens the
@@ -48,14 +51,15 @@ impl Voice {
     ) -> Result<Exchange, ProtocolError> {
         let time = Timeline::new(&self.clock);
         let agents = participants.into().find(self).await?;
-        Exchange::open(self.clone(), protocol, agents, opening, time).await
+        Exchange::open(self.clone(), protocol, agents, opening, time)
     }
 }
 
 /// The initiator's side of a conversation of a protocol; see [`Voice::initiate`].
 ///
 /// The exchange gets all messages of the conversation, checks them against the protocol, answers those that the
-/// protocol has an answer for, and watches the deadlines. Dropping it ends the conversation properly: it rejects
+/// protocol has an answer for, and watches the deadlines. A message waits for a receiver that has no room, while the
+/// exchange goes on with the others. Dropping it ends the conversation properly: it rejects
 /// proposals without a decision, and sends a `cancel` to agents that may still work. A later proposal, from an agent
 /// that was silent, is also rejected.
 pub struct Exchange {
@@ -63,13 +67,12 @@ pub struct Exchange {
     messages: Conversation,
     voice: Voice,
     time: Timeline,
-    /// To be sent, oldest first. Shared with the sending end, so that a cancelled wait loses none.
-    outgoing: VecDeque<Arc<AclMessage>>,
+    outgoing: Outgoing,
     late: Option<LateHandler>,
 }
 
 impl Exchange {
-    pub(super) async fn open(
+    pub(super) fn open(
         voice: Voice,
         protocol: &'static Protocol,
         participants: Vec<Aid>,
@@ -85,11 +88,10 @@ impl Exchange {
             messages,
             voice,
             time,
-            outgoing: VecDeque::new(),
+            outgoing: Outgoing::default(),
             late: None,
         };
-        exchange.put_out(outgoing);
-        exchange.flush().await?;
+        exchange.put_out(outgoing)?;
         Ok(exchange)
     }
 
@@ -102,14 +104,14 @@ impl Exchange {
         &self.time
     }
 
-    /// Sends a further message of the protocol, to all chosen participants or to none.
+    /// Sends a further message of the protocol, to all chosen participants or to none. It does not wait for participants
+    /// that have no room: they get the message when they have, while [`next`](Self::next) waits or after the end.
     ///
     /// # Errors
     /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act for one of the participants.
     pub async fn send(&mut self, to: To<'_>, message: &AclMessage) -> Result<(), ProtocolError> {
         let messages = self.machine.send(to, message, self.time.now())?;
-        self.put_out(messages);
-        self.flush().await
+        Ok(self.put_out(messages)?)
     }
 
     /// Waits for the next message that the protocol accepts. `None`: the conversation has ended with every participant.
@@ -117,11 +119,12 @@ impl Exchange {
     /// Safe to cancel.
     pub async fn next(&mut self) -> Result<Option<Message>, ProtocolError> {
         while !self.machine.has_ended() {
-            if let Some((message, _)) = self.step().await? {
+            let is_over = |machine: &Initiator, _: &Conversation| machine.has_ended();
+            if let Some((message, _)) = self.step(is_over).await? {
                 return Ok(Some(message));
             }
         }
-        self.flush().await?;
+        self.outgoing.post(&self.voice.sender);
         Ok(None)
     }
 
@@ -131,14 +134,18 @@ impl Exchange {
         is_done: impl Fn(&Initiator) -> bool,
         mut each: impl FnMut(Message, Received),
     ) -> Result<(), ProtocolError> {
-        let is_over =
-            |it: &Self| it.machine.has_ended() || (is_done(&it.machine) && it.messages.is_empty());
-        while !is_over(self) {
-            if let Some((message, received)) = self.step().await? {
+        let is_over = |machine: &Initiator, messages: &Conversation| {
+            machine.has_ended() || (is_done(machine) && messages.is_empty())
+        };
+        while !is_over(&self.machine, &self.messages) {
+            if let Some((message, received)) = self.step(&is_over).await? {
                 each(message, received);
             }
         }
-        self.flush().await
+        if self.machine.has_ended() {
+            self.outgoing.post(&self.voice.sender);
+        }
+        Ok(())
     }
 
     /// Asks all participants to stop, and waits for at most `within` until they have confirmed. Results that cross the
@@ -177,72 +184,56 @@ impl Exchange {
     }
 
     /// One step: a message, or else a deadline.
-    async fn step(&mut self) -> Result<Option<(Message, Received)>, ProtocolError> {
-        self.flush().await?;
-        let received = self.voice.receive_in(&self.messages, |_| true);
-        let received = match self.machine.deadline() {
-            None => received.await?,
-            Some(deadline) => {
-                let end = self.time.instant(deadline);
-                match self.voice.clock.timeout_at(end, received).await {
-                    Ok(received) => received?,
-                    Err(_) => {
-                        let notices = self.machine.advance(self.time.now());
-                        self.put_out(notices);
-                        return Ok(None);
+    async fn step(
+        &mut self,
+        is_over: impl Fn(&Initiator, &Conversation) -> bool,
+    ) -> Result<Option<(Message, Received)>, ProtocolError> {
+        let outbox = self.voice.sender.outbox();
+        {
+            let mut sending = pin!(self.outgoing.flush(&outbox));
+            let mut is_sending = true;
+            // A message that is refused does not interrupt the sending, which would lose its place at the receiver.
+            loop {
+                let end = self.machine.deadline().map(|it| self.time.instant(it));
+                let received = tokio::select! {
+                    biased;
+                    sent = &mut sending, if is_sending => {
+                        sent?;
+                        is_sending = false;
+                        continue;
                     }
-                }
-            }
-        };
-        Ok(self.take(received))
-    }
-
-    fn take(&mut self, received: ReceivedMessage) -> Option<(Message, Received)> {
-        let message = Message::new(received);
-        if let Some(notice) = Undelivered::read(&message) {
-            if let Ok(receiver) = Aid::new(notice.receiver) {
-                self.machine.undeliverable(&receiver);
-            }
-            return None;
-        }
-        // A message that was there when the deadline passed came in time, even if it is read later.
-        let now = match self.machine.deadline() {
-            Some(deadline) if deadline > i64::MIN => self.time.now().min(deadline - 1),
-            _ => self.time.now(),
-        };
-        match self.machine.receive(&message, now) {
-            Ok(received) => Some((message, received)),
-            Err(refused) => {
-                tracing::debug!(
-                    agent = self.voice.agent(),
-                    "{message} is left out: {refused}"
+                    received = self.voice.receive_in(&self.messages, |_| true) => received?,
+                    () = sleep_until(&self.voice.clock, end) => break,
+                };
+                let taken = take(
+                    &mut self.machine,
+                    &self.voice,
+                    &self.time,
+                    self.late.as_ref(),
+                    received,
                 );
-                let is_late = refused.is_late();
-                self.put_out(refused.answer.map(|answer| *answer));
-                if let Some(late) = self.late.as_ref().filter(|_| is_late) {
-                    late.give(&self.voice, message);
+                if taken.is_some() || is_over(&self.machine, &self.messages) {
+                    return Ok(taken);
                 }
-                None
             }
         }
+        let notices = self.machine.advance(self.time.now());
+        self.put_out(notices)?;
+        Ok(None)
     }
 
-    fn put_out(&mut self, messages: impl IntoIterator<Item = AclMessage>) {
-        for mut message in messages {
-            // A shared message would be copied to name its sender.
-            message.sender = Some(self.voice.aid().clone());
-            self.outgoing.push_back(Arc::new(message));
+    fn put_out(&mut self, messages: impl IntoIterator<Item = AclMessage>) -> Result<(), SendError> {
+        let mut sent = Ok(());
+        for message in messages {
+            expect_reply(&self.messages, &message);
+            self.voice.clock.note();
+            let (message, _sending) = trace::sending(self.voice.aid(), message);
+            sent = sent.and(self.outgoing.put(&self.voice.sender, message));
         }
-    }
-
-    async fn flush(&mut self) -> Result<(), ProtocolError> {
-        while let Some(message) = self.outgoing.front() {
-            expect_reply(&self.messages, message);
-            let sent = self.voice.send(message.clone()).await;
-            self.outgoing.pop_front();
-            sent?;
+        if self.machine.has_ended() {
+            self.outgoing.post(&self.voice.sender);
         }
-        Ok(())
+        sent
     }
 
     /// The result of a participant: its last message, or the reason why there is none.
@@ -272,6 +263,49 @@ impl Exchange {
     }
 }
 
+/// Takes a message of the conversation, if it is a step of the protocol.
+fn take(
+    machine: &mut Initiator,
+    voice: &Voice,
+    time: &Timeline,
+    late: Option<&LateHandler>,
+    received: ReceivedMessage,
+) -> Option<(Message, Received)> {
+    let message = Message::new(received);
+    if let Some(notice) = Undelivered::read(&message) {
+        if let Ok(receiver) = Aid::new(notice.receiver) {
+            machine.undeliverable(&receiver);
+        }
+        return None;
+    }
+    // A message that was there when the deadline passed came in time, even if it is read later.
+    let now = match machine.deadline() {
+        Some(deadline) if deadline > i64::MIN => time.now().min(deadline - 1),
+        _ => time.now(),
+    };
+    match machine.receive(&message, now) {
+        Ok(received) => Some((message, received)),
+        Err(refused) => {
+            tracing::debug!(agent = voice.agent(), "{message} is left out: {refused}");
+            let is_late = refused.is_late();
+            if let Some(answer) = refused.answer {
+                voice.tell(*answer);
+            }
+            if let Some(late) = late.filter(|_| is_late) {
+                late.give(voice, message);
+            }
+            None
+        }
+    }
+}
+
+async fn sleep_until(clock: &Clock, end: Option<Instant>) {
+    match end {
+        Some(end) => clock.sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A message of this act with this body.
 pub(super) fn saying(performative: Performative, body: impl Into<WrittenBody>) -> AclMessage {
     let mut message = AclMessage::new(performative);
@@ -288,21 +322,20 @@ pub(super) fn expect_reply(messages: &Conversation, message: &AclMessage) {
 impl Drop for Exchange {
     fn drop(&mut self) {
         while let Some(received) = self.messages.try_recv() {
-            let _ = self.take(received);
+            let late = self.late.as_ref();
+            let _ = take(&mut self.machine, &self.voice, &self.time, late, received);
         }
         if !self.machine.has_ended() {
             let now = self.time.now();
             // Participants that still think about a call need not go on.
             let cancel = AclMessage::new(Performative::Cancel);
             let called = self.machine.send(To::Stage(Stage::Called), &cancel, now);
-            self.put_out(called.unwrap_or_default());
+            let _ = self.put_out(called.unwrap_or_default());
             self.machine.end_by(now);
             let notices = self.machine.advance(now);
-            self.put_out(notices);
+            let _ = self.put_out(notices);
         }
-        for message in self.outgoing.drain(..) {
-            self.voice.tell(message);
-        }
+        self.outgoing.post(&self.voice.sender);
         let late = self.late.take();
         if (late.is_some() || self.machine.may_come_late())
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

@@ -18,6 +18,7 @@ mod contract_net;
 mod error;
 mod exchange;
 mod late;
+mod outgoing;
 mod participants;
 mod participation;
 mod timeline;

@@ -109,7 +109,8 @@ impl Participation {
     /// Sends a message of the protocol to the initiator.
     ///
     /// # Errors
-    /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act now.
+    /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act now, [`ProtocolError::Expired`] if the time
+    /// of the conversation is over. A handler may just return the latter: the agent goes on.
     pub async fn answer(
         &mut self,
         performative: Performative,
@@ -120,7 +121,8 @@ impl Participation {
 
     /// Like [`answer`](Self::answer), for a message with more than a content.
     pub async fn send(&mut self, message: AclMessage) -> Result<(), ProtocolError> {
-        let message = self.machine.send(&message, self.time.now())?;
+        let now = self.check_time()?;
+        let message = self.machine.send(&message, now)?;
         self.pass(message).await
     }
 
@@ -132,8 +134,22 @@ impl Participation {
         body: impl Into<WrittenBody>,
     ) -> Result<(), ProtocolError> {
         let answer = saying(performative, body);
-        let message = self.machine.answer_cancel(&answer, self.time.now())?;
+        let now = self.check_time()?;
+        let message = self.machine.answer_cancel(&answer, now)?;
         self.pass(message).await
+    }
+
+    /// Lets time pass. Returns the present moment, unless the conversation is over by now.
+    fn check_time(&mut self) -> Result<i64, ProtocolError> {
+        let now = self.time.now();
+        self.machine.advance(now);
+        match self.machine.outcome() {
+            Some(Outcome::TimedOut) => {
+                let initiator = self.machine.initiator().name.clone();
+                Err(ProtocolError::Expired(initiator))
+            }
+            _ => Ok(now),
+        }
     }
 
     async fn pass(&mut self, message: AclMessage) -> Result<(), ProtocolError> {

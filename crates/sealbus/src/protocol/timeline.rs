@@ -5,10 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use sealbus_fipa::{AclMessage, DateTime};
 use tokio::time::Instant;
 
-use crate::clock::Clock;
-
-/// The longest time that a conversation waits: thirty years, which every instant can represent.
-const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
+use crate::clock::{Clock, later};
 
 /// The time since a conversation began. No change of the system's time disturbs it.
 #[derive(Clone, Debug)]
@@ -40,7 +37,7 @@ impl Timeline {
     /// The instant of a moment, or an earlier one if that is far away.
     pub(super) fn instant(&self, moment: i64) -> Instant {
         let after = u64::try_from(moment.saturating_sub(self.unix_ms)).unwrap_or(0);
-        self.began + Duration::from_millis(after).min(LONGEST)
+        later(self.began, Duration::from_millis(after))
     }
 
     /// Asks for the answer to a message within this time, unless the message has a deadline.

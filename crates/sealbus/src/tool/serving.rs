@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::task::Poll;
 
-use sealbus_bus::{Conversation, Mailbox, ReceivedMessage};
+use sealbus_bus::{Conversation, ConversationOpen, Mailbox, ReceivedMessage};
 use sealbus_fipa::management::ServiceDescription;
 use sealbus_fipa::{Expression, Performative};
 
@@ -55,7 +55,20 @@ impl Tools {
                 voice: voice.clone(),
                 labour: labour.clone(),
             };
-            labour.employ(serving.serve(request, place));
+            // A `cancel` that follows at once comes to the conversation as well.
+            match serving.open(&request) {
+                Ok(conversation) => {
+                    let requester = Requester::new(voice.clone(), request, tool.is_relay);
+                    conversation.expect_reply_to(&requester.tag);
+                    let requester = Arc::new(requester);
+                    let last_word = LastWord {
+                        requester: Some(requester.clone()),
+                        _place: place,
+                    };
+                    labour.employ(serving.serve(requester, conversation, last_word));
+                }
+                Err(taken) => serving.fail(&request, taken.into(), None),
+            }
             return None;
         }
         if self.is_cancel(&received) {
@@ -136,30 +149,22 @@ enum End {
 }
 
 impl Serving {
-    async fn serve(self, request: Message, place: LabourPermit) {
-        let at_work = self.labour.work().await;
-        self.voice.clock.note();
+    fn open(&self, request: &Message) -> Result<Conversation, ConversationOpen> {
         let conversations = &self.voice.conversations;
-        let opened = match request
-            .conversation_id
-            .as_ref()
-            .and_then(Expression::as_str)
-        {
+        let id = request.conversation_id.as_ref();
+        match id.and_then(Expression::as_str) {
             Some(id) => conversations.open_with(id, request.sender_name()),
             None => Ok(conversations.open_reply(None, &new_conversation_id())),
-        };
-        let conversation = match opened {
-            Ok(conversation) => conversation,
-            Err(taken) => return self.fail(&request, taken.into(), None),
-        };
-        let requester = Arc::new(Requester::new(
-            self.voice.clone(),
-            request,
-            self.tool.is_relay,
-        ));
-        conversation.expect_reply_to(&requester.tag);
-        // If the agent leaves in the middle, the other side is told.
-        let mut last_word = LastWord(Some(&requester));
+        }
+    }
+
+    async fn serve(
+        self,
+        requester: Arc<Requester>,
+        conversation: Conversation,
+        mut last_word: LastWord,
+    ) {
+        self.voice.clock.note();
         let end = {
             let request = &requester.request;
             let own = self.voice.aid();
@@ -169,8 +174,8 @@ impl Serving {
         if matches!(end, End::Cut) {
             return;
         }
-        last_word.0 = None;
-        drop((at_work, place));
+        last_word.requester = None;
+        drop(last_word);
         let answered = match end {
             End::Answered => true,
             End::Unwanted(None) => false,
@@ -194,6 +199,14 @@ impl Serving {
     /// Works for a request.
     async fn work(&self, requester: &Arc<Requester>, conversation: &Conversation) -> End {
         let request = &requester.request;
+        let is_cancel = |it: &ReceivedMessage| {
+            let message = it.message();
+            message.performative() == Performative::Cancel
+                && (message.sender()).is_some_and(|it| it.name() == request.sender_name())
+        };
+        if let Some(cancel) = conversation.try_receive_matching(is_cancel) {
+            return End::Unwanted(Some(Message::new(cancel)));
+        }
         let mut work = match (self.tool.serve)(request, requester) {
             Ok(work) => Box::pin(self.labour.guard(work)),
             Err(error) => {
@@ -294,12 +307,15 @@ impl Serving {
     }
 }
 
-/// Tells the requester that nothing more comes, if the tool is cut off.
-struct LastWord<'a>(Option<&'a Requester>);
+/// Tells the requester that nothing more comes, if the tool is cut off, before the agent comes to rest.
+struct LastWord {
+    requester: Option<Arc<Requester>>,
+    _place: LabourPermit,
+}
 
-impl Drop for LastWord<'_> {
+impl Drop for LastWord {
     fn drop(&mut self) {
-        if let Some(requester) = self.0 {
+        if let Some(requester) = &self.requester {
             let failure = Performative::Failure;
             let word = saying(&requester.request, failure, "the agent has left");
             requester.voice.tell(requester.voice.farewell(word));

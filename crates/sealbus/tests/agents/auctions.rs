@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sealbus::protocol::{BROKERING, Outcome, RECRUITING, SUBSCRIBE, Stage, forward};
+use sealbus::testing::TestBed;
 use sealbus::{Agent, AgentResult, Context, Message, Performative, agent, agents, run_agents};
 
 use super::{LONG, Notes, act, number_of, peers, price};
@@ -85,6 +86,34 @@ async fn the_price_rises_until_nobody_bids_more() {
     .await
     .unwrap();
     assert_eq!(notes.sorted(), ["10: Closed", "20: Closed", "30: Done"]);
+}
+
+#[tokio::test]
+async fn a_leader_that_does_not_bid_against_itself_leads_on() {
+    let bed = TestBed::open().await.unwrap();
+    let notes = Notes::default();
+    let mut collector = Collector::of(&notes);
+    let house = bed.probe("house").await.unwrap();
+    let mut bidders = Vec::new();
+    for name in ["collector-0", "collector-1"] {
+        bidders.push(bed.start(name, collector(name)).await.unwrap());
+    }
+    let winner = bidders[1].clone();
+    let sale = async {
+        let mut auction = house.english_auction("a vase", bidders).await.unwrap();
+        let bids = auction.call("10", ROUND).await.unwrap();
+        auction.accept(&bids[0], "yours so far").await.unwrap();
+        for _ in 0..3 {
+            let bids = auction.call("20", ROUND).await.unwrap();
+            assert!(bids.is_empty(), "{bids:?}");
+        }
+        auction.close("sold").await.unwrap();
+        auction.settle(&winner, "pay", LONG).await.unwrap()
+    };
+    let paid = bed.clock().run(sale).await;
+    assert_eq!(paid.text().unwrap(), "paid");
+    drop(house);
+    bed.close().await.unwrap();
 }
 
 #[tokio::test]

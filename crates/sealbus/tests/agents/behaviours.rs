@@ -107,6 +107,18 @@ async fn a_day_passes_in_no_time() {
 }
 
 #[tokio::test]
+async fn a_period_may_be_longer_than_every_life() {
+    let schedules = [every(Duration::MAX), every(SECOND).after(Duration::MAX)];
+    for (schedule, runs) in schedules.into_iter().zip([1, 0]) {
+        let bed = TestBed::open().await.unwrap();
+        let behaviour = begin(&bed, schedule, |_| async { Ok(()) }).await;
+        bed.clock().advance(DAY).await;
+        assert_eq!((behaviour.runs(), behaviour.is_done()), (runs, false));
+        bed.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn points_of_time_and_times_of_day() {
     for (schedule, runs) in [
         (once as fn() -> Schedule, 1),

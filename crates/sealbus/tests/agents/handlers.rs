@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
+use sealbus::testing::TestBed;
+use sealbus::tool::Tool;
 use sealbus::{
     AclMessage, Agent, AgentResult, Context, HandlerError, LEAVING_PARAMETER, Message,
     Performative, Refuse, RunError, Supervision, Voice, agent, run_agents,
@@ -241,4 +243,119 @@ async fn whoever_waits_for_a_handler_that_is_cut_off_is_told() {
     ])
     .await
     .unwrap();
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_handler_that_has_not_begun_is_told() {
+    /// Finds a request and the word to leave in its mailbox.
+    struct Sleeper(Arc<Notify>);
+    impl Agent for Sleeper {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            context.on(Performative::Request, 2, |_, _| std::future::pending());
+            self.0.notified().await;
+            Ok(())
+        }
+
+        async fn on_message(&mut self, context: &mut Context, _: Message) -> AgentResult {
+            context.stop();
+            Ok(())
+        }
+    }
+    struct Asker(Arc<Notify>);
+    impl Agent for Asker {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let asked = context.request(request(context, "sleeper", "?"), LONG);
+            let leave = act(Performative::Inform, "leave").with_receiver(context.peer("sleeper")?);
+            let stopping = async {
+                context.send(leave).await?;
+                self.0.notify_one();
+                AgentResult::Ok(())
+            };
+            let (answer, told) = tokio::join!(asked, stopping);
+            told?;
+            let answer = answer?;
+            assert_eq!(answer.performative, Performative::Failure);
+            assert_eq!(answer.text()?, "it was cut off before it was done");
+            context.stop_all();
+            Ok(())
+        }
+    }
+    let ready = Arc::new(Notify::new());
+    run_agents([
+        agent("sleeper", Sleeper(ready.clone())),
+        agent("asker", Asker(ready)),
+    ])
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_cancel_right_behind_its_message_comes_to_the_conversation() {
+    /// Sells, and naps when it is asked to, once its hook is done.
+    struct Busy {
+        hook: Arc<Notify>,
+        naps: Arc<AtomicUsize>,
+        notes: Notes,
+    }
+    impl Agent for Busy {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let naps = self.naps.clone();
+            let nap = move |_: String| {
+                naps.fetch_add(1, Ordering::SeqCst);
+                std::future::pending::<AgentResult<String>>()
+            };
+            context.offer(Tool::new("nap", nap));
+            context.on(Performative::Cfp, 2, |voice, call| async move {
+                let mut sale = voice.participate(&call)?;
+                if sale.next().await?.is_some() {
+                    sale.answer_cancel(Performative::Inform, "no sale").await?;
+                }
+                Ok(())
+            });
+            Ok(())
+        }
+
+        async fn on_message(&mut self, _: &mut Context, message: Message) -> AgentResult {
+            self.notes.add(message.performative.to_string());
+            self.hook.notified().await;
+            Ok(())
+        }
+    }
+    let bed = TestBed::open().await.unwrap();
+    let (hook, naps, notes) = (Arc::new(Notify::new()), Arc::default(), Notes::default());
+    let busy = Busy {
+        hook: hook.clone(),
+        naps: Arc::clone(&naps),
+        notes: notes.clone(),
+    };
+    bed.start("busy", busy).await.unwrap();
+    let mut asker = bed.probe("asker").await.unwrap();
+    let busy = asker.peer("busy").unwrap();
+    for (opening, id, content) in [
+        (Performative::Request, "one", ""),
+        (Performative::Cfp, "two", "no sale"),
+    ] {
+        let in_it = |performative| {
+            act(performative, "nap")
+                .with_receiver(busy.clone())
+                .with_conversation_id(id)
+        };
+        let mut cancel = in_it(Performative::Cancel);
+        if opening == Performative::Request {
+            cancel = cancel.with_protocol("fipa-request");
+        }
+        let hold = act(Performative::Inform, "hold").with_receiver(busy.clone());
+        for message in [hold, in_it(opening), cancel] {
+            asker.send(message).await.unwrap();
+            bed.clock().settle().await;
+        }
+        hook.notify_one();
+        let stopped = asker.expect(Performative::Inform).await;
+        assert_eq!(stopped.text().unwrap_or_default(), content);
+        bed.clock().settle().await;
+    }
+    assert_eq!(naps.load(Ordering::SeqCst), 0);
+    assert_eq!(notes.all(), ["inform", "inform"]);
+    drop(asker);
+    bed.close().await.unwrap();
 }

@@ -76,6 +76,22 @@ async fn many_agents_each_get_their_own_answer() {
 }
 
 #[tokio::test]
+async fn a_request_may_wait_without_end() {
+    struct Caller;
+    impl Agent for Caller {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let request = message(context, Performative::Request, "echo", "hello");
+            let answer = context.request(request, Duration::MAX).await?;
+            assert_eq!(answer.text()?, "hello");
+            context.stop_all();
+            Ok(())
+        }
+    }
+    let agents = [agent("echo", Echo), agent("caller", Caller)];
+    run_agents(agents).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_request_without_answer_says_who_and_why() {
     struct Silent;
     impl Agent for Silent {

@@ -1,11 +1,14 @@
 //! The interaction protocols, both roles, between agents.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use sealbus::acl::DateTime;
 use sealbus::directory::{ServiceDescription, Template};
 use sealbus::protocol::{Participation, ProtocolError};
+use sealbus::testing::TestBed;
 use sealbus::{
-    Agent, AgentResult, Context, Message, Performative, Refuse, agent, agents, run_agents,
+    Agent, AgentResult, Context, HandlerError, Message, Performative, Refuse, Supervision, agent,
+    agents, run_agents,
 };
 
 use super::{LONG, Notes, act, number_of, peers, price};
@@ -419,4 +422,33 @@ async fn a_proposal_that_comes_after_the_end_is_rejected() {
         .unwrap()
         .unwrap();
     assert_eq!(notes.all(), ["reject-proposal"]);
+}
+
+#[tokio::test]
+async fn a_call_whose_time_is_over_is_no_fault_of_the_agent() {
+    struct Seller;
+    impl Agent for Seller {
+        async fn on_message(&mut self, context: &mut Context, call: Message) -> AgentResult {
+            let mut sale = context.participate(&call)?;
+            Ok(sale.answer(Performative::Propose, "7").await?)
+        }
+
+        fn supervise(&mut self, _: &HandlerError) -> Supervision {
+            Supervision::End
+        }
+    }
+    let bed = TestBed::open().await.unwrap();
+    bed.start("seller", Seller).await.unwrap();
+    let mut buyer = bed.probe("buyer").await.unwrap();
+    for (reply_by, answer) in [
+        (bed.time() - LONG, Performative::Failure),
+        (bed.time() + LONG, Performative::Propose),
+    ] {
+        let reply_by = reply_by.duration_since(UNIX_EPOCH).unwrap().as_millis();
+        let reply_by = DateTime::from_unix_ms(i64::try_from(reply_by).unwrap()).unwrap();
+        let call = act(Performative::Cfp, "boxes").with_receiver(buyer.peer("seller").unwrap());
+        buyer.send(call.with_reply_by(reply_by)).await.unwrap();
+        buyer.expect(answer).await;
+    }
+    bed.close().await.unwrap();
 }

@@ -19,6 +19,7 @@ mod settings;
 mod staged;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unread;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -35,6 +36,7 @@ use super::{Batch, Entry, Revision, Store, StoreError, TakeEntry};
 use cluster::{CallError, Cluster};
 use commit::Writer;
 use pieces::Pieces;
+use unread::Unread;
 use wire::{Found, KeyValue, Range};
 
 pub use certify::{CertifyError, EtcdAuthority};
@@ -48,6 +50,10 @@ const LONGEST_VALUE: usize = LONGEST_CONTENTS;
 const LONGEST_REQUEST: usize = 1 << 20;
 /// Rows that are read at a time.
 const PAGE: usize = 128;
+/// Most bytes of keys and values that are read of a platform. etcd is made for 8 GiB.
+const LONGEST_READ: u64 = 16 << 30;
+/// The same for the pieces of a value, whose keys are short.
+const LONGEST_PIECES: u64 = 2 * LONGEST_VALUE as u64;
 /// Pieces of a value that are read at a time. A member must answer soon.
 const PIECES: usize = 8;
 /// Longest answer that is read.
@@ -151,7 +157,7 @@ fn after(prefix: &[u8]) -> Vec<u8> {
 }
 
 impl EtcdStore {
-    /// Opens the store of a platform, as [`new`](Self::new) and [`reach`](Self::reach).
+    /// Opens the store of a platform, as [`new`](Self::new), [`reach`](Self::reach) and [`clear`](Self::clear).
     ///
     /// # Errors
     /// Theirs.
@@ -162,6 +168,7 @@ impl EtcdStore {
     ) -> Result<Self, StoreError> {
         let store = Self::new(settings, platform, instance)?;
         store.reach().await?;
+        store.clear().await?;
         Ok(store)
     }
 
@@ -191,7 +198,8 @@ impl EtcdStore {
         })
     }
 
-    /// Looks which version etcd is of, and finishes what this instance began to write when it was ended.
+    /// Looks which version etcd is of, and moves the changes of a commit that was made to their places. That may be a commit of
+    /// another process, also of one with this instance's name: what such a one has not committed yet stays.
     ///
     /// # Errors
     /// [`StoreError::Away`], [`StoreError::Refused`], or [`StoreError::EtcdVersion`] if a member is of a version that can lose
@@ -201,6 +209,18 @@ impl EtcdStore {
         let mut writer = self.writer.lock().await;
         let until = Instant::now() + commit::TRYING;
         self.finish_pending(until).await?;
+        // A damaged list shows at once, and not with the first commit.
+        self.listed(&mut writer, until).await.map(drop)
+    }
+
+    /// Removes what this instance began to write when it was ended, and did not commit. No other process may have its name then: the
+    /// commits that such a one has begun would fail.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`], [`StoreError::Refused`].
+    pub async fn clear(&self) -> Result<(), StoreError> {
+        let mut writer = self.writer.lock().await;
+        let until = Instant::now() + commit::TRYING;
         match self.clear_staged(&mut writer, until).await {
             // Any large commit tries that again first.
             Err(StoreError::EtcdFull { .. }) => Ok(()),
@@ -248,22 +268,23 @@ impl EtcdStore {
         Ok(found.rows.into_iter().next())
     }
 
-    /// A page of rows from the key `from` on, read at `revision`, and the revision at which it was read.
+    /// The next page of rows, read at `revision`, and the revision at which it was read.
     async fn page(
         &self,
-        from: Vec<u8>,
-        end: &[u8],
+        unread: &mut Unread,
         limit: usize,
         revision: i64,
     ) -> Result<(Found, i64), StoreError> {
+        let limit = limit.min(PAGE);
         let range = Range {
-            key: from,
-            end: end.to_vec(),
-            limit: limit.min(PAGE) as i64,
+            key: unread.from.clone(),
+            end: unread.end.clone(),
+            limit: limit as i64,
             revision,
             keys_only: false,
         };
         let found = self.range(&range).await?;
+        unread.take(&found, limit)?;
         let read_at = match (revision, &found.header) {
             (0, Some(header)) => header.revision,
             _ => revision,
@@ -280,49 +301,43 @@ impl EtcdStore {
         let _unchanged = self.writer.lock().await;
         let mut rows = Vec::new();
         let end = after(&self.keys.row(prefix));
-        let mut from = match after_key {
+        let from = match after_key {
             Some(after) if after >= prefix => next(self.keys.row(after)),
             _ => self.keys.row(prefix),
         };
+        let mut unread = Unread::new(from, end, LONGEST_READ);
         let mut revision = 0;
-        while rows.len() < limit {
-            let (found, read_at) = self.page(from, &end, limit - rows.len(), revision).await?;
+        while unread.is_more && rows.len() < limit {
+            let rest = limit - rows.len();
+            let (found, read_at) = self.page(&mut unread, rest, revision).await?;
             revision = read_at;
-            let rest = rest(&found);
             for row in found.rows {
                 let key = self.keys.of_row(&row)?;
                 let entry = self.entry(&key, row, revision).await?;
                 rows.push((key, entry));
-            }
-            match rest {
-                Some(rest) => from = rest,
-                None => break,
             }
         }
         Ok(rows)
     }
 
     async fn take_all(&self, mut take: TakeEntry) -> Result<(), StoreError> {
-        let mut from = self.keys.row("");
+        let from = self.keys.row("");
         let end = after(&from);
+        let mut unread = Unread::new(from, end, LONGEST_READ);
         let mut unchanged = Some(self.writer.lock().await);
         let mut revision = 0;
-        loop {
-            let (found, read_at) = self.page(from, &end, PAGE, revision).await?;
+        while unread.is_more {
+            let (found, read_at) = self.page(&mut unread, PAGE, revision).await?;
             revision = read_at;
             // The revision is chosen: commits may go on.
             unchanged.take();
-            let rest = rest(&found);
             for row in found.rows {
                 let key = self.keys.of_row(&row)?;
                 let entry = self.entry(&key, row, revision).await?;
                 take(&key, &entry.value);
             }
-            match rest {
-                Some(rest) => from = rest,
-                None => return Ok(()),
-            }
         }
+        Ok(())
     }
 
     async fn get_row(&self, key: &str) -> Result<Option<Entry>, StoreError> {
@@ -359,25 +374,16 @@ impl EtcdStore {
 
     /// The pieces in a folder at a revision.
     async fn found_pieces(&self, folder: &str, revision: i64) -> Result<Vec<KeyValue>, StoreError> {
-        let mut from = self.keys.pieces(folder);
+        let from = self.keys.pieces(folder);
         let end = after(&from);
+        let mut unread = Unread::new(from, end, LONGEST_PIECES);
         let mut pieces = Vec::new();
-        loop {
-            let (found, _) = self.page(from, &end, PIECES, revision).await?;
-            let rest = rest(&found);
+        while unread.is_more {
+            let (found, _) = self.page(&mut unread, PIECES, revision).await?;
             pieces.extend(found.rows);
-            match rest {
-                Some(rest) => from = rest,
-                None => return Ok(pieces),
-            }
         }
+        Ok(pieces)
     }
-}
-
-/// The first key of the next page, if there is one.
-fn rest(found: &Found) -> Option<Vec<u8>> {
-    let last = found.rows.last().filter(|_| found.more);
-    last.map(|last| next(last.key.clone()))
 }
 
 /// The first key after this one.

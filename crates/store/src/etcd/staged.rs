@@ -11,8 +11,9 @@ use prost::Message;
 use super::commit::{Commit, Writer};
 use super::pieces::{InPieces, Listed, PIECE};
 use super::plan::{Change, CommitPart, MOST_CHANGES, Plan, parts};
-use super::wire::{Compare, KeyValue, Operation, Outcome, Range, Transaction};
-use super::{EtcdStore, after};
+use super::unread::Unread;
+use super::wire::{Compare, KeyValue, Operation, Outcome, Transaction};
+use super::{EtcdStore, LONGEST_READ, after};
 use crate::{Revision, StoreError};
 
 /// The pause before a request is sent again.
@@ -107,13 +108,10 @@ impl EtcdStore {
         let Some(pending) = self.read(self.keys.pending()).await? else {
             return Ok(());
         };
+        let end = after(&pending.value);
+        let mut unread = Unread::new(pending.value.clone(), end, LONGEST_READ);
         loop {
-            let next = Range {
-                end: after(&pending.value),
-                limit: 1,
-                ..Range::one(pending.value.clone())
-            };
-            let found = self.range(&next).await?;
+            let (found, _) = self.page(&mut unread, 1, 0).await?;
             let (row, mut changes) = match found.rows.into_iter().next() {
                 Some(staged) => {
                     let changes = self.changes_of(&staged)?;

@@ -6,12 +6,14 @@ use sealbus_control::Blob;
 use sealbus_control::enrolment::EnrolmentRequest;
 use sealbus_control::node::MasterRequest;
 use sealbus_control::statement::{Returning, Signed, Vouching};
+use sealbus_control::turns::Turns;
 use sealbus_process::attachment::secret_text;
 use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{Credential, Fingerprint};
 
 use super::*;
 use crate::certify_vouched;
+use crate::certifying::certified;
 use crate::enrolment::enrol;
 use crate::system::hear;
 
@@ -222,4 +224,41 @@ async fn a_node_that_delivers_or_registers_and_leaves_without_end_has_a_share_of
         of_other.is_some_and(|left_out| left_out > 90),
         "{of_other:?}"
     );
+}
+
+#[tokio::test]
+async fn a_revoked_program_that_asks_without_end_takes_no_turns_from_its_node() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let node = joined(&desk).await;
+    let process = expect(&desk, "guest").await.unwrap();
+    let barred = process.clone();
+    let barring = desk.run(move |desk, _| {
+        desk.state.bar(&barred, Some("guest"));
+        Ok(desk.ca.events().next())
+    });
+    let first = barring.await.unwrap();
+    let vouching = Vouching {
+        process,
+        subject: Subject::Agent {
+            name: "guest".to_owned(),
+        },
+        request: request(),
+        held: None,
+        at: now(),
+    };
+    let voucher = Signed::sign(&vouching, &node).unwrap();
+    let turns = Turns::default();
+    let turn = turns.take("node-1", 100).unwrap();
+    // The Master has heard the node.
+    turn.is_members();
+    for _ in 0..1000 {
+        let asked = certified(&desk, &turn, "node-1".to_owned(), voucher.clone());
+        let fault = asked.await.unwrap_err();
+        assert_eq!(fault.code, FaultCode::NotPermitted, "{fault}");
+    }
+    let others: Vec<_> = (0..17).filter_map(|_| turns.take("node-1", 100)).collect();
+    assert_eq!(others.len(), 17);
+    let counting = desk.run(move |desk, _| Ok(desk.ca.events().next() - first));
+    let events = counting.await.unwrap();
+    assert!((1..10).contains(&events), "{events} events");
 }

@@ -1,13 +1,20 @@
 //! States that were restored from an older copy.
 
+use std::path::Path;
+
 use sealbus_control::authority::CertificatePage;
+use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest};
 use sealbus_control::node::RunningProcess;
+use sealbus_control::statement::{Returning, Signed};
 use sealbus_control::{AgentState, Blob};
-use sealbus_seal::Serial;
+use sealbus_process::attachment::secret_text;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
+use sealbus_seal::token::{Purpose, Token};
+use sealbus_seal::{CertificateChain, Credential, Fingerprint, Serial};
 
 use super::super::super::state::RESTORED_ROW;
 use super::*;
+use crate::enrolment::enrol;
 
 /// A process on `node-1` that the state does not know.
 const PROCESS: &str = "0123456789abcdef0123456789abcdef";
@@ -202,5 +209,107 @@ async fn only_a_list_that_denies_more_casts_doubt_on_what_was_shown() {
             Ok(desk.take_back_process("node-1", PROCESS, second, false, now))
         });
         assert_eq!(taking.await.unwrap().as_deref(), expected);
+    }
+}
+
+/// A node's credential of a CA that certified before.
+fn node(former: &IssuingAuthority, name: &str) -> Credential {
+    let key = KeyPair::generate().unwrap();
+    let request = key.signing_request().unwrap();
+    let request = SigningRequest::parse(&request).unwrap();
+    let platform = PlatformName::new("factory").unwrap();
+    let identity = Identity::node(&platform, name).unwrap();
+    let grant = Grant::by_operator(identity, [127, 0, 0, 1].into());
+    let validity = Validity::starting(timestamp(now()), Duration::from_secs(3600));
+    let issued = former.issue(&grant, &request, validity).unwrap();
+    Credential::new(key, issued.chain).unwrap()
+}
+
+/// Whether the node with this credential may come back, or the reason why not.
+fn comes_back(desk: &mut Desk, node: &Credential, now: UnixMillis) -> Result<(), FaultCode> {
+    let returning = Returning {
+        node: description(),
+        request: Blob(KeyPair::generate().unwrap().signing_request().unwrap()),
+        at: now,
+    };
+    let statement = Signed::sign(&returning, node).unwrap();
+    let request = EnrolmentRequest::Return { statement };
+    let back = enrol(desk, request, Path::new("nowhere"), now);
+    back.map(drop).map_err(|fault| fault.code)
+}
+
+#[tokio::test]
+async fn what_the_backup_does_not_know_is_revoked_by_its_name_and_by_its_serial_number() {
+    let root = root();
+    let (former, _) = authority(&root, "ca-2");
+    let desk = restored(&root, &[]);
+    let callers = ["clerk", "buyer"].map(|name| agent(&former, name, None));
+    let callers = callers.map(|chain| CertificateChain::decode(&chain.0).unwrap());
+    let believed = async || {
+        let callers = callers.clone();
+        let looking = desk.run(move |desk, now| {
+            let trust = desk.ca.trust();
+            Ok(callers.map(|chain| trust.verify(&chain, timestamp(now)).is_ok()))
+        });
+        looking.await.unwrap()
+    };
+    assert_eq!(believed().await, [true, true]);
+    // An earlier certificate of the clerk is known.
+    let certifying = desk.run(|desk, now| {
+        let (here, life) = ([127, 0, 0, 1].into(), Duration::from_secs(3600));
+        let request = KeyPair::generate().unwrap().signing_request().unwrap();
+        let clerk = desk.agent("clerk")?;
+        desk.ca
+            .certify_own(clerk, here, None, &request, life, timestamp(now))
+    });
+    certifying.await.unwrap();
+    let serial = callers[1].certificate().unwrap().serial().to_string();
+    for (what, known) in [("node-9", 0), ("clerk", 1), (serial.as_str(), 0)] {
+        let order = what.to_owned();
+        let revoking = desk.order(move |desk, now| desk.revoke_by_hand(&order, "stolen", now));
+        assert_eq!(revoking.await.unwrap().len(), known, "{what}");
+    }
+    assert_eq!(believed().await, [false, false]);
+    let thief = node(&former, "node-9");
+    let back = desk.run(move |desk, now| Ok(comes_back(desk, &thief, now)));
+    assert_eq!(back.await.unwrap(), Err(FaultCode::NotPermitted));
+}
+
+#[tokio::test]
+async fn a_name_that_a_new_machine_has_is_no_longer_that_of_a_former_one() {
+    let root = root();
+    let (former, _) = authority(&root, "ca-2");
+    // The backup knows one of them.
+    for name in ["node-2", "node-9"] {
+        let former = node(&former, name);
+        let desk = restored(&root, &[]);
+        let found = desk.run(move |desk, now| {
+            if name == "node-2" {
+                desk.state.join(Some(name), description(), now)?;
+            }
+            let addresses = vec!["127.0.0.1:9".to_owned()];
+            let root = Fingerprint::from_bytes([0; 32]);
+            let platform = desk.name.clone();
+            let token = Token::new(Purpose::Join, platform, None, addresses, root).unwrap();
+            let (life, time) = (Duration::from_secs(60), timestamp(now));
+            desk.tokens.enter(&token, life, time).unwrap();
+            let join = EnrolmentRequest::Join {
+                secret: secret_text(token.secret()),
+                name: Some(name.to_owned()),
+                now,
+                node: description(),
+                request: Blob(KeyPair::generate().unwrap().signing_request().unwrap()),
+            };
+            let (answer, _) = enrol(desk, join, Path::new("nowhere"), now)?;
+            let EnrolmentAnswer::Joined(joined) = answer else {
+                panic!("{name} has not joined");
+            };
+            let ders = joined.chain.iter().map(|der| der.0.clone().into());
+            let chain = CertificateChain::new(ders.collect()).unwrap();
+            let is_believed = desk.ca.trust().verify(&chain, time).is_ok();
+            Ok((comes_back(desk, &former, now), is_believed))
+        });
+        let expected = (Err(FaultCode::NotPermitted), true);
+        assert_eq!(found.await.unwrap(), expected, "{name}");
     }
 }

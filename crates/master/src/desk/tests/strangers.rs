@@ -2,6 +2,7 @@
 
 use sealbus_control::Blob;
 use sealbus_control::statement::{Signed, Vouching};
+use sealbus_control::turns::Turns;
 
 use super::nodes::joined;
 use super::*;
@@ -37,7 +38,8 @@ async fn the_signatures_of_a_stranger_are_not_looked_at() {
         ("node-1", "is not signed by"),
         ("stranger", "is not a node"),
     ] {
-        let fault = certified(&desk, from.to_owned(), wrong.clone())
+        let turn = Turns::default().take(from, 1).unwrap();
+        let fault = certified(&desk, &turn, from.to_owned(), wrong.clone())
             .await
             .unwrap_err();
         assert!(fault.message.contains(text), "{fault}");

@@ -1,8 +1,10 @@
 //! Acts that a CA hands in again, because it did not hear that the store has them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
+use sealbus_control::Blob;
+use sealbus_seal::Serial;
 use sealbus_store::WithCommits;
 
 use super::*;
@@ -166,4 +168,66 @@ async fn no_act_is_taken_in_before_an_earlier_one_that_must_wait() {
     let waiting = store.scan(UNSTORED_ROW, None, 99).await.unwrap();
     // All but the last one, if the first one was still there.
     assert!(waiting.len() <= 1, "{} wait", waiting.len());
+}
+
+#[tokio::test]
+async fn a_revocation_waits_for_no_renewals_and_these_are_taken_in_together() {
+    let commits = Arc::new(AtomicUsize::new(0));
+    let counted = commits.clone();
+    let store = Arc::new(WithCommits::new(move |store, batch| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async move { store.commit(batch).await }.boxed()
+    }));
+    let (desk, _outward, _news) = open(parts(), store.clone());
+    // It is not believed, but it is looked at.
+    let renewed = Unstored::Renewed {
+        chain: Blob(Vec::new()),
+        node: "node-1".to_owned(),
+        process: String::new(),
+        at: timestamp(now()),
+    };
+    let renewed = serde_json::to_vec(&renewed).unwrap();
+    let mut batch = Batch::new();
+    for number in 0..1000 {
+        let key = format!("{UNSTORED_ROW}ca-2/{number:016x}");
+        batch.put(key, renewed.clone());
+    }
+    store.commit(batch).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(folder.path()).unwrap();
+    let mut taking = TakingIn::default();
+    assert!(take_in_rows(&*store, &desk, &mut taking).await);
+    // It comes in the midst of the renewals.
+    let revoked = Unstored::Revoked {
+        what: "thief".to_owned(),
+        said: "stolen".to_owned(),
+        at: timestamp(now()),
+    };
+    ledger.keep(revoked).await.unwrap();
+    ledger.hand_in(&*store, "ca-1").await.unwrap();
+    assert!(take_in_rows(&*store, &desk, &mut taking).await);
+    let looking = desk.run(|desk, _| Ok(desk.ca.is_denied(&desk.agent("thief")?)));
+    assert!(looking.await.unwrap());
+    while take_in_rows(&*store, &desk, &mut taking).await {}
+    let waiting = store.scan(UNSTORED_ROW, None, 9).await.unwrap();
+    assert!(waiting.is_empty());
+    let commits = commits.load(Ordering::Relaxed);
+    assert!(commits < 100, "{commits} commits");
+}
+
+/// Another CA may have issued the certificate while the store was away.
+#[tokio::test]
+async fn a_certificate_that_is_yet_to_be_taken_in_is_denied_by_its_serial_number() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let denied = desk.run(|desk, now| {
+        let serial = Serial::random().unwrap();
+        let revoked = Unstored::Revoked {
+            what: serial.to_string(),
+            said: "stolen".to_owned(),
+            at: timestamp(now),
+        };
+        desk.take_in(revoked, now)?;
+        Ok(desk.ca.denial(serial).is_some())
+    });
+    assert!(denied.await.unwrap());
 }

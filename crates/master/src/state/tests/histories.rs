@@ -1,3 +1,5 @@
+//! The invariants of the state machine, after any history.
+
 use proptest::prelude::*;
 
 use super::*;

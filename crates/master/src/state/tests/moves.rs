@@ -1,3 +1,5 @@
+//! Moves, and the ends of agents and nodes in the midst of one.
+
 use super::*;
 
 #[test]
@@ -427,4 +429,42 @@ fn a_process_that_ended_during_its_move_is_named_to_nobody_by_the_next_master() 
     let target = live(&mut master, "a", 7);
     assert!(!is_named(&master, &source));
     assert_eq!(process_of(&master, "a").id, target.id);
+}
+
+/// The new process has settled, but the Master ended before it stored that. Its node names the agent before the agent's report
+/// comes once more.
+#[test]
+fn a_move_that_ended_while_the_master_changed_is_not_undone() {
+    let (mut master, source) = handed_in();
+    let target = process_of(&master, "a");
+    let address = ([127, 0, 0, 1], 1000).into();
+    master.started(&target.id, Some(4711));
+    master.announced(&target.id, address, 4);
+    let mut rows = BTreeMap::new();
+    keep(&mut master, &mut rows, 5);
+    let mut next = load_at(&rows, 6);
+    let running = [RunningProcess {
+        process: target.id.clone(),
+        pid: Some(4711),
+        address: Some(address),
+        channels: false,
+        agents: vec![("a".to_owned(), AgentState::Active)],
+    }];
+    let at = contact(&next, &target.node);
+    next.register(&target.node, description(), at, None, &running, 7)
+        .unwrap();
+    let active = AgentReport::State {
+        state: AgentState::Active,
+    };
+    next.reported(&target.id, "a", active, 8);
+    let (name, group) = next.group_of("a").unwrap();
+    assert!(group.moving.is_none());
+    assert_eq!(group.leaving.len(), 1);
+    assert_eq!(group.leaving[0].id, source.id);
+    let moved = Effect::Settled {
+        group: name.to_owned(),
+        result: Ok(target.node.clone()),
+    };
+    assert!(next.take_effects().contains(&moved));
+    assert_eq!(process_of(&next, "a").id, target.id);
 }

@@ -1,3 +1,5 @@
+//! Nodes that leave, die, and come back.
+
 use super::*;
 
 #[test]

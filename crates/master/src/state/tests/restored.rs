@@ -1,3 +1,5 @@
+//! States that were restored from a backup, and the nodes that know better.
+
 use super::*;
 use std::collections::BTreeSet;
 

@@ -1,3 +1,5 @@
+//! Revoked agents, and who may still be certified.
+
 use super::*;
 use crate::vouching::check_process;
 use sealbus_control::Subject;
@@ -169,14 +171,44 @@ fn reports_of_many_agents_write_their_group_now_and_then() {
     let process = process_of(&master, "a-0");
     master.take_rows(0);
     let mut written = 0;
+    let active = AgentReport::State {
+        state: AgentState::Active,
+    };
     for name in &names {
-        master.reported(&process.id, name, AgentReport::Ended, 10);
+        master.reported(&process.id, name, active.clone(), 10);
         written += master.take_rows(10).len();
     }
     assert_eq!(written, 0);
     assert!(master.has_unsaved());
     assert_eq!(master.take_rows(1010).len(), 1);
+    // Ends that come together are written together.
+    for name in &names[1..] {
+        master.reported(&process.id, name, AgentReport::Ended, 1010);
+    }
+    assert_eq!(master.take_rows(1010).len(), 1);
     // A change that no node knows is written at once.
     master.kill("a-0", Duration::from_secs(5), 1011).unwrap();
     assert!(!master.take_rows(1011).is_empty());
+}
+
+/// The node forgets its report of the end when that is answered.
+#[test]
+fn the_end_of_one_agent_among_many_is_known_to_the_next_master() {
+    let names: Vec<String> = (0..17).map(|number| format!("a-{number}")).collect();
+    let crowd = AgentEntry {
+        agents: ProcessAgents::Named(names.clone()),
+        ..entry("crowd")
+    };
+    let (mut master, mut rows) = (with_nodes(1), BTreeMap::new());
+    master.start(&[crowd], 0).unwrap();
+    for name in &names {
+        live(&mut master, name, 1);
+    }
+    let process = process_of(&master, "a-0");
+    keep(&mut master, &mut rows, 2000);
+    master.reported(&process.id, "a-0", AgentReport::Ended, 2010);
+    keep(&mut master, &mut rows, 2010);
+    let next = load(&rows);
+    assert_eq!(next.life("a-0"), None);
+    assert_eq!(next.life("a-1"), Some(AgentState::Active));
 }

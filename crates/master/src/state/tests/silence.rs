@@ -1,3 +1,5 @@
+//! Silence of nodes that counts against them, and silence that does not.
+
 use proptest::prelude::*;
 
 use super::super::silence::LOOK;

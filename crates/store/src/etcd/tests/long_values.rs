@@ -177,6 +177,36 @@ async fn what_a_commit_left_beside_the_rows_goes_with_the_next_large_one() {
 
 #[tokio::test]
 #[ignore = "needs etcd: make test-masters"]
+async fn a_store_that_is_reached_leaves_what_another_one_of_its_name_writes() {
+    let cluster = EtcdCluster::start(1);
+    let settings = cluster.settings();
+    let store = open(&settings, "master-1").await;
+    let mut changes = plan::Changes::from([("long".to_owned(), Some(long(1)))]);
+    for number in 0..150 {
+        changes.insert(format!("many/{number:03}"), Some(b"x".to_vec()));
+    }
+    // A process on a copy of this one's state directory comes between the two halves of a commit.
+    let begun = staged(&store, &changes, "mark").await;
+    let twin = EtcdStore::new(&settings, "factory", "master-1").unwrap();
+    twin.reach().await.unwrap();
+    let until = Instant::now() + DEADLINE;
+    let made = store
+        .make(&mut *store.writer.lock().await, &begun, until)
+        .await;
+    assert!(made.unwrap().is_some());
+    assert_eq!(twin.scan("many/", None, 999).await.unwrap().len(), 150);
+    let entry = twin.get("long").await.unwrap().unwrap();
+    assert!(entry.value == long(1));
+
+    // Once it is the only one, it removes what was not committed, and no more.
+    staged(&store, &changes, "lost").await;
+    drop(store);
+    twin.clear().await.unwrap();
+    assert_nothing_is_left(&twin, &["long"]).await;
+}
+
+#[tokio::test]
+#[ignore = "needs etcd: make test-masters"]
 async fn whoever_comes_next_finishes_a_commit_with_long_values() {
     let cluster = EtcdCluster::start(1);
     let settings = cluster.settings();

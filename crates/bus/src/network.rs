@@ -1,0 +1,28 @@
+//! Addresses that count as one.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The address that stands for all those of one stranger, for counters and shares: an IPv4 address itself, also in the form of an
+/// IPv6 address, and the first address of the /64 of an IPv6 address. A stranger chooses freely among the addresses of its /64.
+pub fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_one_stranger_are_one() {
+        let network = |text: &str| network_of(text.parse().unwrap()).to_string();
+        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(network("2001:db8:1:3::1"), "2001:db8:1:3::");
+        assert_eq!(network("192.0.2.7"), "192.0.2.7");
+        assert_eq!(network("::ffff:192.0.2.7"), "192.0.2.7");
+    }
+}
