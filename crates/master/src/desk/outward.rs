@@ -31,7 +31,7 @@ pub(crate) enum Outward {
     Settled {
         /// The operators.
         waiting: Vec<oneshot::Sender<Result<String, Fault>>>,
-        /// What they are told.
+        /// The outcome for them.
         result: Result<String, Fault>,
     },
     /// Tell the waiting task that the AMS knows of all earlier effects.
