@@ -227,9 +227,10 @@ class _At(_Schedule):
     def _next(self, clock: Clock) -> float:
         if isinstance(self.when, datetime):
             return self.when.timestamp()
-        now = datetime.fromtimestamp(clock.time(), self.when.tzinfo)
-        today = datetime.combine(now.date(), self.when)
-        return (today if today > now else today + timedelta(days=1)).timestamp()
+        now = clock.time()
+        today = datetime.combine(datetime.fromtimestamp(now, self.when.tzinfo).date(), self.when)
+        # Moments: in the hour that a clock change repeats, times of day tell nothing.
+        return today.timestamp() if today.timestamp() > now else (today + timedelta(days=1)).timestamp()
 
 
 once = _Once()

@@ -22,6 +22,9 @@ log = logging.getLogger("sealbus")
 class Block(InitiatorConversation):
     """A conversation that begins with an act and lasts as long as a block."""
 
+    _is_whole = False
+    """Whether the time is that of the whole conversation, not of the first answer alone, which may be `agree`."""
+
     def __init__(
         self, life: Life, act: Performative, body: object, to: Others, reply: Any, timeout: float | None
     ) -> None:
@@ -44,7 +47,7 @@ class Block(InitiatorConversation):
 
     async def _start(self) -> None:
         """Opens the conversation, and waits for the condition with which the block begins."""
-        await self._begin(self._opening, self._timeout)
+        await self._begin(self._opening, self._timeout, self._is_whole)
 
     async def __aenter__(self) -> Self:
         try:

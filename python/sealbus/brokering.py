@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from sealbus import _sealbus, acl
 from sealbus._sealbus import AID, AclMessage, Message, ServiceDescription
-from sealbus.conversation import BACKLOG, InitiatorConversation, ParticipantConversation
+from sealbus.conversation import BACKLOG, InitiatorConversation
 from sealbus.directory import Others, agents_of
 from sealbus.errors import AclError, BodyError, Failure
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
     from sealbus.life import Life
+    from sealbus.participation import ParticipantConversation
 
 __all__ = ["Proxy"]
 
@@ -69,8 +70,7 @@ class _Errand(InitiatorConversation):
 
     async def run(self, message: AclMessage, talk: ParticipantConversation) -> int:
         """Passes each answer on. Returns the number of answers."""
-        await self._begin(message, self._timeout)
-        self.end_by(self._timeout)
+        await self._begin(message, self._timeout, is_whole=True)
         passed = 0
         try:
             while True:

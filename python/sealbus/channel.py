@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -362,6 +363,8 @@ class ChannelSubscription:
     def __init__(self, life: Life, handle: SubscriptionHandle, pattern: str) -> None:
         self._life = life
         self._handle = handle
+        # The subscription wakes one waiter, the latest.
+        self._turn = asyncio.Lock()
         self.pattern = pattern
         """The channels subscribed to."""
 
@@ -427,7 +430,8 @@ class ChannelSubscription:
 
     async def wait(self) -> str | None:
         """Waits until there is an event to take, or returns the reason why there are no more."""
-        why: str | None = await self._life.call(self._handle.wait)
+        async with self._turn:
+            why: str | None = await self._life.call(self._handle.wait)
         return why
 
     @property

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,11 +17,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sealbus import _sealbus
 from sealbus._sealbus import AID, AclMessage, Message
 from sealbus.directory import Others, agents_of
-from sealbus.errors import AgentStopped, ContentError, ConversationError, ConversationTimeout, ProtocolError, SealbusError
+from sealbus.errors import (
+    AgentStopped,
+    AnswerNotTaken,
+    ContentError,
+    ConversationError,
+    ConversationTimeout,
+    SealbusError,
+)
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
-    from sealbus._sealbus import Value
+    from sealbus._sealbus import Unsent
     from sealbus.clock import Timer
     from sealbus.life import Life
 
@@ -62,11 +68,10 @@ def value_of(found: _T | Exception) -> _T:
 class Conversation:
     """The common part of initiators and participants."""
 
-    _patience: float | None = None
-    """Seconds that a message waits for room; None for as long as it takes."""
-
     def __init__(self, life: Life) -> None:
         self._life = life
+        # When the clock's own count began, in seconds since 1970.
+        self._zero = life.clock.time() - life.clock.now()
         self._queue: _sealbus.Conversation | None = None
         self._number = 0
         self._timer: Timer | None = None
@@ -148,32 +153,43 @@ class Conversation:
             with suppress(SealbusError):
                 self._life.post(message)
 
-    async def _send(self, messages: Iterable[AclMessage]) -> None:
-        """Sends messages, and waits while a receiver has no room."""
+    async def _send(self, messages: Iterable[AclMessage], patience: float | None) -> None:
+        """Sends messages. Receivers without room hold up no others: all wait together, at most `patience` seconds; None for as
+        long as it takes."""
         life = self._life
         self._keep_time()
+        rests: list[Unsent] = []
         for message in messages:
             if life.moving is not None:
                 await life.settle()
             unsent = life.handle.try_send(message)
             if unsent is not None:
-                await life.finish(unsent, patience=self._patience)
+                rests += life.handle.try_each(unsent)
+        waits = [life.finish(rest, patience=patience) for rest in rests]
+        for problem in await asyncio.gather(*waits, return_exceptions=True) if waits else ():
+            if problem is not None:
+                raise problem
 
     # ----- time
 
+    def _time(self) -> float:
+        """Seconds since 1970. No change of the system's time since the conversation began disturbs it."""
+        return self._zero + self._life.clock.now()
+
     def _now(self) -> int:
-        return round(self._life.clock.time() * 1000)
+        return round(self._time() * 1000)
 
     def _reply_by(self, message: AclMessage, timeout: float | None) -> AclMessage:
         """The message with a deadline for its answer."""
         if timeout is None:
             return message
-        moment = datetime.fromtimestamp(self._life.clock.time() + timeout, UTC)
-        return message.replace(reply_by=moment)
+        return message.replace(reply_by=datetime.fromtimestamp(self._time() + timeout, UTC))
 
     def _keep_time(self) -> None:
         """Schedules a call for the next deadline."""
         deadline = None if self._is_over else self._deadline()
+        if deadline is not None and deadline >= NEVER:
+            deadline = None
         if deadline == self._timer_for:
             return
         if self._timer is not None:
@@ -181,7 +197,7 @@ class Conversation:
         self._timer, self._timer_for = None, deadline
         if deadline is not None:
             # A moment later, so that the deadline has passed by then however the clock is rounded.
-            delay = max(0.0, deadline / 1000 - self._life.clock.time()) + 0.001
+            delay = max(0.0, deadline / 1000 - self._time()) + 0.001
             self._timer = self._life.clock.call_later(delay, self._pass_deadline)
 
     def _pass_deadline(self) -> None:
@@ -266,17 +282,21 @@ class InitiatorConversation(Conversation):
         """The agents to which the platform could not deliver the message, such as agents that do not exist."""
         return [branch.agent for branch in self._opened.branches if branch.outcome == "undeliverable"]
 
-    async def _begin(self, opening: AclMessage, timeout: float | None) -> None:
-        """Opens the conversation with this message."""
+    async def _begin(self, opening: AclMessage, timeout: float | None, is_whole: bool = False) -> None:
+        """Opens the conversation with this message, to answer within `timeout` seconds; with `is_whole`, the conversation ends
+        then, too."""
         life = self._life
         participants = await agents_of(life, self._to)
+        self._zero = life.clock.time() - life.clock.now()
         opening = self._reply_by(opening, timeout)
         self._machine, messages = _sealbus.Initiator.open(
             self.protocol, self.id, participants, opening, self._now()
         )
         self._open(life.handle.open_conversation(self.id, None))
+        if is_whole:
+            self.end_by(timeout)
         try:
-            await self._send(messages)
+            await self._send(messages, self._timeout)
         except BaseException:
             self._leave()
             raise
@@ -291,7 +311,12 @@ class InitiatorConversation(Conversation):
         """Sends a further message to these agents, or to all with an open conversation."""
         message = self._reply_by(draft(act, body), timeout)
         agents = None if to is None else list(to)
-        await self._send(self._opened.send(message, self._now(), agents))
+        await self._send(self._opened.send(message, self._now(), agents), timeout)
+
+    async def _send(self, messages: Iterable[AclMessage], patience: float | None) -> None:
+        # The deadline tells of agents that have had no room.
+        with suppress(AnswerNotTaken):
+            await super()._send(messages, patience)
 
     def _tell(self, act: Performative, body: object = None, to: Iterable[AID] | None = None) -> None:
         """As :meth:`_say`, without waiting."""
@@ -370,131 +395,3 @@ class InitiatorConversation(Conversation):
 
     def _farewell(self) -> None:
         """Sends the protocol's last messages."""
-
-
-class Over(Exception):
-    """The conversation has ended while its participant was at work."""
-
-
-class ParticipantConversation(Conversation):
-    """A participant's side of a conversation."""
-
-    def __init__(self, life: Life, machine: _sealbus.Participant, opening: Message) -> None:
-        super().__init__(life)
-        self._machine = machine
-        self._waiting: deque[Message] = deque()
-        self._worker: asyncio.Task[Any] | None = None
-        # Whether the end of the conversation has cancelled its work.
-        self._is_cut = False
-        if opening.conversation_id is not None:
-            self._open(life.handle.open_conversation(str(opening.conversation_id), machine.initiator))
-        self._keep_time()
-
-    def _has_room(self) -> bool:
-        return len(self._waiting) < BACKLOG
-
-    def _receive(self, message: Message) -> None:
-        meaning = self._judge(self._machine.receive(message, self._now()), message)
-        if meaning == "cancel":
-            # In vain if the time for an answer is over.
-            with suppress(ProtocolError):
-                self._post([self._machine.answer_cancel(draft(Performative.INFORM), self._now())])
-        elif meaning is not None:
-            self._waiting.append(message)
-
-    def _lost(self, receiver: str) -> None:
-        self._machine.undeliverable()
-
-    def _advance(self) -> None:
-        self._machine.advance(self._now())
-
-    def _deadline(self) -> int | None:
-        return self._machine.deadline
-
-    def _note_change(self) -> None:
-        worker = self._worker
-        # The task itself finds out when its work is done.
-        if worker is not None and self._machine.outcome is not None and worker is not asyncio.current_task(self._life.loop):
-            if not self._is_cut:
-                self._is_cut = True
-                worker.cancel()
-        super()._note_change()
-
-    async def work(self, work: Awaitable[_T]) -> _T:
-        """Lets the agent work as long as the conversation goes on."""
-        self._machine.end_by(NEVER)
-        self._keep_time()
-        worker = self._worker = asyncio.current_task()
-        assert worker is not None
-        try:
-            result = await work
-        except asyncio.CancelledError:
-            if not self._is_cut or worker.cancelling() > 1:
-                raise
-            raise Over from None
-        finally:
-            self._worker = None
-            if self._is_cut:
-                self._is_cut = False
-                worker.uncancel()
-        if self._machine.outcome is not None:
-            raise Over
-        return result
-
-    async def say(self, act: Performative, body: object = None) -> None:
-        """Sends a message, if the conversation still goes on."""
-        if self._machine.outcome is not None:
-            raise Over
-        message = self._machine.send(draft(act, body), self._now())
-        if self._queue is None and self._machine.outcome is None:
-            # The initiator gave the conversation no name, so that its messages are known by what they answer.
-            self._open(self._life.handle.open_replies(str(message.reply_with)))
-        await self._send([message])
-
-    def decline(self, act: Performative, reason: str, mark: dict[str, Value] | None = None) -> None:
-        """Sends the protocol's negative answer at this stage, with these parameters."""
-        ways = (act, Performative.REFUSE, Performative.FAILURE, Performative.REJECT_PROPOSAL, Performative.NOT_UNDERSTOOD)
-        message = AclMessage(act, content=reason_text(reason), user_defined=mark)
-        for way in ways:
-            with suppress(ProtocolError):
-                self._post([self._machine.send(message.replace(performative=way), self._now())])
-                return
-
-    async def wait(self, look: Callable[[], _T | None], timeout: float) -> _T:
-        """Waits for what `look` finds in the state of the conversation, which ends after so many seconds."""
-        self._machine.end_by(self._now() + round(timeout * 1000))
-        self._keep_time()
-        found = await self._until(look)
-        self._machine.end_by(NEVER)
-        return found
-
-    async def next(self, timeout: float) -> Message | None:
-        """The initiator's next message; None when the conversation has ended, for example after `timeout` seconds of
-        silence."""
-
-        def look() -> tuple[Message | None] | None:
-            if self._waiting:
-                return (self._waiting.popleft(),)
-            return (None,) if self._machine.outcome is not None else None
-
-        (message,) = await self.wait(look, timeout)
-        self.wake()
-        return message
-
-    @property
-    def stage(self) -> _sealbus.Stage:
-        """The stage of the conversation."""
-        return self._machine.stage
-
-    @property
-    def outcome(self) -> str | None:
-        """How the conversation ended."""
-        return self._machine.outcome
-
-    def conclude(self) -> None:
-        """Ends the conversation if no further message is due."""
-        self._machine.conclude()
-
-    def close(self) -> None:
-        """Ends the conversation here."""
-        self._close()

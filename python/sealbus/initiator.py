@@ -31,6 +31,8 @@ _B = TypeVar("_B")
 class Request(Block, Generic[_B]):
     """A request for an action, or a query, to one or several agents; see :meth:`sealbus.Agent.request_action`."""
 
+    _is_whole = True
+
     def __init__(
         self,
         life: Life,
@@ -47,11 +49,6 @@ class Request(Block, Generic[_B]):
         """The agents that have agreed."""
         self.results: list[Message[_B]] = []
         """The results, in the order in which they came."""
-
-    async def _start(self) -> None:
-        await super()._start()
-        # Not the first answer alone, which may be `agree`.
-        self.end_by(self._timeout)
 
     def _heard(self, meaning: str, message: Message, sender: AID) -> None:
         if meaning == "step" and message.performative == Performative.AGREE:
@@ -187,6 +184,8 @@ class Subscribed(Stream[_B]):
 class Answers(Stream[_B]):
     """The answers of agents that a broker finds; see :meth:`sealbus.Agent.broker` and :meth:`sealbus.Agent.recruit`."""
 
+    _is_whole = True
+
     def __init__(
         self, life: Life, protocol: str, proxy: Proxy, to: Others, reply: Any, most: int | None, timeout: float
     ) -> None:
@@ -194,10 +193,6 @@ class Answers(Stream[_B]):
         self.protocol = protocol
         self._most = most
         self._count = 0
-
-    async def _start(self) -> None:
-        await super()._start()
-        self.end_by(self._timeout)
 
     def _heard(self, meaning: str, message: Message, sender: AID) -> None:
         if message.performative != Performative.INFORM:

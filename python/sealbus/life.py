@@ -154,16 +154,15 @@ class Life:
             await self.finish(unsent, is_answer)
 
     def post(self, message: AclMessage) -> None:
-        """Sends a message without a waiting caller. It waits for room beside the agent's other work."""
+        """Sends a message without a waiting caller. For receivers without room, it waits beside the agent's other work."""
         unsent = self.handle.try_send(message)
-        if unsent is None:
-            return
-        if len(self._posted) >= POSTED:
-            log.debug("%s: %r is dropped: its receiver has no room, and %d others wait for room", self.name, message, POSTED)
-            return
-        task = self.tasks.create(self._finish_posted(unsent), "ignore")
-        self._posted.add(task)
-        task.add_done_callback(self._posted.discard)
+        for rest in () if unsent is None else self.handle.try_each(unsent):
+            if len(self._posted) >= POSTED:
+                log.debug("%s: %r is dropped: a receiver has no room, and %d others wait for room", self.name, message, POSTED)
+                return
+            task = self.tasks.create(self._finish_posted(rest), "ignore")
+            self._posted.add(task)
+            task.add_done_callback(self._posted.discard)
 
     async def _finish_posted(self, unsent: Unsent) -> None:
         # A receiver that has gone is no failure of this agent.

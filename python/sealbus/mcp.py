@@ -41,10 +41,9 @@ from sealbus import _sealbus
 from sealbus._sealbus import Message, ServiceDescription
 from sealbus.agent import Agent
 from sealbus.body import JSON, decode
-from sealbus.conversation import ParticipantConversation
 from sealbus.errors import Failure, NotUnderstood
 from sealbus.mark import Mark
-from sealbus.participation import Participates
+from sealbus.participation import ParticipantConversation, Participates
 from sealbus.performative import Performative
 from sealbus.platform import run
 from sealbus.tools import PATIENCE, Progress, Service

@@ -13,6 +13,7 @@ from sealbus.errors import ConversationError, ProtocolError
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
+    from sealbus._sealbus import Branch
     from sealbus.life import Life
 
 __all__ = ["ContractNet", "DutchAuction", "EnglishAuction", "IteratedContractNet", "Proposal"]
@@ -85,9 +86,11 @@ class Negotiation(Block, Generic[_B]):
         return self._opened.count_at("called") > 0
 
     async def _reject(self, proposals: Iterable[Proposal[_B]], body: object = None) -> None:
+        await self._life.settle()
         agents = [it.agent for it in proposals if self._stage(it.agent) == "proposed"]
         if agents:
-            await self._say(Performative.REJECT_PROPOSAL, body, agents)
+            # The loser may have no room, and nobody else is to wait for it.
+            self._tell(Performative.REJECT_PROPOSAL, body, agents)
 
     def _stage(self, agent: AID) -> str | None:
         """The stage of the conversation with this agent, as long as it goes on."""
@@ -95,11 +98,18 @@ class Negotiation(Block, Generic[_B]):
         return None if branch is None or branch.outcome is not None else branch.stage
 
     async def _accept(self, proposal: Proposal[_B], body: object, result: Any, timeout: float | None) -> Message[Any]:
-        self._expected[proposal.agent] = result
-        await self._say(Performative.ACCEPT_PROPOSAL, body, [proposal.agent], timeout)
-        return await self._result(proposal.agent)
+        return await self._order(Performative.ACCEPT_PROPOSAL, proposal.agent, body, result, timeout)
 
-    async def _result(self, agent: AID) -> Message[Any]:
+    async def _order(
+        self, act: Performative, agent: AID, body: object, result: Any, timeout: float | None
+    ) -> Message[Any]:
+        """Has an agent do the work, and waits for the result."""
+        if self._outcome(agent) in ("not-understood", "undeliverable"):
+            # It has left since its proposal.
+            raise self._problem(agent)
+        self._expected[agent] = result
+        await self._say(act, body, [agent], timeout)
+
         def look() -> Message[Any] | ConversationError | None:
             if self._outcome(agent) is None:
                 return None
@@ -163,8 +173,17 @@ class _Auction(Negotiation[_B]):
         """Calls all who take part."""
         self.proposals = []
         self._is_round = True
-        agents = [branch.agent for branch in self._opened.branches if branch.outcome is None]
-        await self._say(Performative.CFP, body, agents, self._call_timeout if timeout is None else timeout)
+        agents = [branch.agent for branch in self._opened.branches if branch.outcome is None and not self._rests(branch)]
+        if agents or not any(map(self._rests, self._opened.branches)):
+            await self._say(Performative.CFP, body, agents, self._call_timeout if timeout is None else timeout)
+
+    def _rests(self, branch: Branch) -> bool:
+        """Whether an agent is not called."""
+        return False
+
+    def _best(self) -> Proposal[_B] | None:
+        """The first bid of the round whose bidder has not left since."""
+        return next((it for it in self.proposals if self._stage(it.agent) == "proposed"), None)
 
     def _proposed(self, proposal: Proposal[_B]) -> None:
         if self._is_round:
@@ -182,7 +201,7 @@ class _Auction(Negotiation[_B]):
         self._is_round = False
         await self._reject(it for it in self.proposals if it is not best)
         if best is not None:
-            await self._say(Performative.ACCEPT_PROPOSAL, None, [best.agent])
+            self._tell(Performative.ACCEPT_PROPOSAL, None, [best.agent])
 
     def _farewell(self) -> None:
         # Each stage of its own: what one does not allow must not keep it from the others.
@@ -199,8 +218,8 @@ class DutchAuction(_Auction[_B]):
     async def call(self, price: object, *, timeout: float | None = None) -> Proposal[_B] | None:
         """Offers the goods at this price. The first bid buys them; None if nobody bids in time."""
         await self._call(price, timeout)
-        await self._until(lambda: True if self.proposals or not self._is_called() else None)
-        best = self.proposals[0] if self.proposals else None
+        await self._until(lambda: True if self._best() or not self._is_called() else None)
+        best = self._best()
         await self._take(best)
         return best
 
@@ -215,6 +234,11 @@ class EnglishAuction(_Auction[_B]):
         self.leader: Proposal[_B] | None = None
         """The leading bid."""
 
+    def _rests(self, branch: Branch) -> bool:
+        # It heard the call after its bid. At one more, it would have to bid against itself.
+        leads = self.leader is not None and self.leader.agent == branch.agent
+        return leads and branch.outcome is None and branch.stage == "defending"
+
     def _too_late(self, proposal: Proposal[_B]) -> Performative:
         # The leader bid against itself, and leads on.
         leads = self.leader is not None and self.leader.agent == proposal.agent
@@ -225,7 +249,7 @@ class EnglishAuction(_Auction[_B]):
         await self._call(price, timeout)
         # The leader need not bid against itself, so nobody waits for it.
         await self._until(lambda: None if self._is_called() else True)
-        best = self.proposals[0] if self.proposals else None
+        best = self._best()
         await self._take(best)
         if best is not None:
             self.leader = best
@@ -239,7 +263,5 @@ class EnglishAuction(_Auction[_B]):
         if leader is None:
             raise ProtocolError("nobody has bid, so nothing can be sold")
         self._farewell()
-        self._expected[leader.agent] = result
-        await self._say(Performative.REQUEST, body, [leader.agent], timeout)
         self.end_by(timeout)
-        return await self._result(leader.agent)
+        return await self._order(Performative.REQUEST, leader.agent, body, result, timeout)

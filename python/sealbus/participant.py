@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from sealbus import _sealbus
 from sealbus._sealbus import Message
 from sealbus.brokering import Proxy, pass_on, recruit
-from sealbus.conversation import ParticipantConversation
 from sealbus.errors import ProtocolError, Refuse
 from sealbus.mark import MARKS, Mark, Supervise
-from sealbus.participation import Bid, Order, Participates
+from sealbus.participation import Bid, Order, ParticipantConversation, Participates
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
@@ -187,9 +186,9 @@ class _DutchAuction(_Auction):
     protocol = "fipa-auction-dutch"
 
     async def _won(self, agent: Agent, talk: ParticipantConversation, order: Order[Any]) -> None:
-        # The goods are sold. The auction may go on.
+        # The goods are sold. The auction may go on, or end.
         if self._perform is not None:
-            await talk.work(self._perform(agent, order))
+            await talk.work(self._perform(agent, order), "closed")
 
 
 class _EnglishAuction(_Auction):

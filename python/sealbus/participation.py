@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -11,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from sealbus import _sealbus
 from sealbus._sealbus import AclMessage, Message
 from sealbus.body import declare
-from sealbus.conversation import Over, ParticipantConversation, draft
+from sealbus.conversation import BACKLOG, NEVER, Conversation, draft, reason_text
 from sealbus.errors import ContentError, NegativeAnswer, NotUnderstood, ProtocolError, SealbusError
 from sealbus.handlers import CUT_OFF, FAILED, farewell
 from sealbus.mark import MARKS
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
+    from sealbus._sealbus import Value
     from sealbus.agent import Agent
+    from sealbus.life import Life
 
 _T = TypeVar("_T")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -49,6 +54,155 @@ class Bid(Generic[_T]):
     def price(self) -> _T:
         """The body of the call."""
         return self.call.body
+
+
+class Over(Exception):
+    """The conversation has ended while its participant was at work."""
+
+
+class ParticipantConversation(Conversation):
+    """A participant's side of a conversation."""
+
+    _patience: float | None = None
+    """Seconds that a message waits for room; None for as long as it takes."""
+
+    def __init__(self, life: Life, machine: _sealbus.Participant, opening: Message) -> None:
+        super().__init__(life)
+        self._machine = machine
+        self._waiting: deque[Message] = deque()
+        self._worker: asyncio.Task[Any] | None = None
+        # The outcome that does not stop the present work.
+        self._outlives: str | None = None
+        # Whether the end of the conversation has cancelled its work.
+        self._is_cut = False
+        if opening.conversation_id is not None:
+            self._open(life.handle.open_conversation(str(opening.conversation_id), machine.initiator))
+        self._keep_time()
+
+    def _has_room(self) -> bool:
+        return len(self._waiting) < BACKLOG
+
+    def _receive(self, message: Message) -> None:
+        meaning = self._judge(self._machine.receive(message, self._now()), message)
+        if meaning == "cancel":
+            # In vain if the time for an answer is over.
+            with suppress(ProtocolError):
+                self._post([self._machine.answer_cancel(draft(Performative.INFORM), self._now())])
+        elif meaning is not None:
+            self._waiting.append(message)
+
+    def _lost(self, receiver: str) -> None:
+        self._machine.undeliverable()
+
+    def _advance(self) -> None:
+        self._machine.advance(self._now())
+
+    def _deadline(self) -> int | None:
+        return self._machine.deadline
+
+    def _is_in_vain(self) -> bool:
+        """Whether work for the conversation is in vain."""
+        return self._machine.outcome not in (None, self._outlives)
+
+    def _note_change(self) -> None:
+        worker = self._worker
+        # The task itself finds out when its work is done.
+        if worker is not None and self._is_in_vain() and worker is not asyncio.current_task(self._life.loop):
+            if not self._is_cut:
+                self._is_cut = True
+                worker.cancel()
+        super()._note_change()
+
+    async def work(self, work: Awaitable[_T], outlives: str | None = None) -> _T:
+        """Lets the agent work as long as the conversation goes on, and after an end with the outcome `outlives`."""
+        self._outlives = outlives
+        self._advance()
+        if self._is_in_vain():
+            if inspect.iscoroutine(work):
+                work.close()
+            raise Over
+        self._machine.end_by(NEVER)
+        self._keep_time()
+        worker = self._worker = asyncio.current_task()
+        assert worker is not None
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            if not self._is_cut or worker.cancelling() > 1:
+                raise
+            raise Over from None
+        finally:
+            self._worker = None
+            if self._is_cut:
+                self._is_cut = False
+                worker.uncancel()
+        if self._machine.outcome is not None:
+            raise Over
+        return result
+
+    def check(self) -> None:
+        """Raises :class:`Over` if the conversation has ended."""
+        # A deadline may have passed of which no timer has told yet.
+        self._advance()
+        if self._machine.outcome is not None:
+            raise Over
+
+    async def say(self, act: Performative, body: object = None) -> None:
+        """Sends a message, if the conversation still goes on."""
+        self.check()
+        message = self._machine.send(draft(act, body), self._now())
+        if self._queue is None and self._machine.outcome is None:
+            # The initiator gave the conversation no name, so that its messages are known by what they answer.
+            self._open(self._life.handle.open_replies(str(message.reply_with)))
+        await self._send([message], self._patience)
+
+    def decline(self, act: Performative, reason: str, mark: dict[str, Value] | None = None) -> None:
+        """Sends the protocol's negative answer at this stage, with these parameters."""
+        ways = (act, Performative.REFUSE, Performative.FAILURE, Performative.REJECT_PROPOSAL, Performative.NOT_UNDERSTOOD)
+        message = AclMessage(act, content=reason_text(reason), user_defined=mark)
+        for way in ways:
+            with suppress(ProtocolError):
+                self._post([self._machine.send(message.replace(performative=way), self._now())])
+                return
+
+    async def wait(self, look: Callable[[], _T | None], timeout: float) -> _T:
+        """Waits for what `look` finds in the state of the conversation, which ends after so many seconds."""
+        self._machine.end_by(self._now() + round(timeout * 1000))
+        self._keep_time()
+        found = await self._until(look)
+        self._machine.end_by(NEVER)
+        return found
+
+    async def next(self, timeout: float) -> Message | None:
+        """The initiator's next message; None when the conversation has ended, for example after `timeout` seconds of
+        silence."""
+
+        def look() -> tuple[Message | None] | None:
+            if self._waiting:
+                return (self._waiting.popleft(),)
+            return (None,) if self._machine.outcome is not None else None
+
+        (message,) = await self.wait(look, timeout)
+        self.wake()
+        return message
+
+    @property
+    def stage(self) -> _sealbus.Stage:
+        """The stage of the conversation."""
+        return self._machine.stage
+
+    @property
+    def outcome(self) -> str | None:
+        """How the conversation ended."""
+        return self._machine.outcome
+
+    def conclude(self) -> None:
+        """Ends the conversation if no further message is due."""
+        self._machine.conclude()
+
+    def close(self) -> None:
+        """Ends the conversation here."""
+        self._close()
 
 
 class Participates:

@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, ove
 from sealbus import _sealbus
 from sealbus._sealbus import AID, AclMessage, Filter, Message, ServiceDescription
 from sealbus.body import JSON, decode
-from sealbus.conversation import Over, ParticipantConversation, draft
+from sealbus.conversation import draft
 from sealbus.directory import agents_of
 from sealbus.errors import ConversationError, Failure
 from sealbus.initiator import Stream
 from sealbus.mark import Mark
-from sealbus.participation import Participates
+from sealbus.participation import Over, ParticipantConversation, Participates
 from sealbus.performative import Performative
 from sealbus.schema import schema
 
@@ -125,6 +125,7 @@ class Tool(Participates):
 
     async def _take_part(self, agent: Agent, talk: ParticipantConversation, call: Message) -> None:
         assert isinstance(talk, Service)
+        talk.check()
         takes, _, streams = self._types
         given = getattr(agent, self.attribute)(decode(call, takes))
         work = asyncio.create_task(talk.give_parts(given) if streams else given)
@@ -261,7 +262,7 @@ class Service(ParticipantConversation):
 
     async def _inform(self, name: str, number: float, content: Any) -> None:
         message = self._opening.create_reply(Performative.INFORM, content)
-        await self._send([message.replace(user_defined={name: number})])
+        await self._send([message.replace(user_defined={name: number})], self._patience)
 
 
 class Answer(Stream[_C]):
@@ -334,7 +335,7 @@ class Answer(Stream[_C]):
                 user_defined={TAKEN: self._taken},
             )
             try:
-                await self._send([taken])
+                await self._send([taken], self._timeout)
             except BaseException:
                 # Nobody got the part: it is still the next one.
                 self._taken -= 1

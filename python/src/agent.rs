@@ -221,6 +221,20 @@ impl PyAgentHandle {
         Ok((next, None))
     }
 
+    /// Tries the rest that `try_send` returned for each receiver by itself. Returns the rests for those without room.
+    fn try_each(&self, unsent: &PyUnsent) -> PyResult<Vec<PyUnsent>> {
+        let mut rests = Vec::new();
+        let unsent = unsent.0.lock().take();
+        for mut rest in unsent.into_iter().flat_map(Unsent::split) {
+            match self.with(|handle| handle.outbox().try_finish(&mut rest))? {
+                Ok(true) => {}
+                Ok(false) => rests.push(rest.into()),
+                Err(problem) => return Err(error::send(&self.aid.name, &problem)),
+            }
+        }
+        Ok(rests)
+    }
+
     /// Waits for room for the rest that `try_send` returned.
     fn finish(&self, pump: &PyPump, call: u64, unsent: &PyUnsent, is_answer: bool) -> PyResult<()> {
         let Some(mut unsent) = unsent.0.lock().take() else {

@@ -5,6 +5,7 @@ import os
 import random
 import socket
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
@@ -22,10 +23,12 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     while True:
         first = random.randrange(PORTS.start, PORTS.stop - count + 1)
         ports = list(range(first, first + count))
-        try:
-            locks = [_take(port, host) for port in ports]
-        except OSError:
-            continue
+        with ExitStack() as failed:
+            try:
+                locks = [failed.enter_context(_take(port, host)) for port in ports]
+            except OSError:
+                continue
+            failed.pop_all()
         _locks.extend(locks)
         return ports
 
@@ -37,8 +40,10 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def _take(port: int, host: str) -> IO[bytes]:
-    lock = (TAKEN / str(port)).open("wb")
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with socket.socket() as probe:
-        probe.bind((host, port))
+    with ExitStack() as failed:
+        lock = failed.enter_context((TAKEN / str(port)).open("wb"))
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with socket.socket() as probe:
+            probe.bind((host, port))
+        failed.pop_all()
     return lock

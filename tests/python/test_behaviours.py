@@ -5,7 +5,7 @@ import heapq
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 
 import pytest
 
@@ -30,6 +30,7 @@ from sealbus import (
     sequence,
 )
 from sealbus.clock import LoopClock
+from sealbus.testing import TestBed
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -167,6 +168,46 @@ async def test_at_a_point_in_time_and_each_day(platform: Platform, clock: HandCl
     assert done[1:] == [("later", 2 * hour), *(("daily", (23 + 24 * day) * hour) for day in range(3))]
     assert clerk.behaviours["later"].is_done
     assert not clerk.behaviours["daily"].is_done
+
+
+class Autumn(tzinfo):
+    """The night at whose 01:00 UTC summer time ends: 03:00 is 02:00 once more."""
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        assert when is not None
+        hours = when.replace(tzinfo=None, fold=0) - datetime(2026, 10, 25)
+        is_summer = hours < timedelta(hours=3 if when.fold == 0 else 2)
+        return timedelta(hours=2 if is_summer else 1)
+
+    def dst(self, when: datetime | None) -> timedelta:
+        return self.utcoffset(when) - timedelta(hours=1)
+
+    def tzname(self, when: datetime | None) -> str:
+        return "autumn"
+
+    def fromutc(self, when: datetime) -> datetime:
+        passed = when.replace(tzinfo=None) - datetime(2026, 10, 25, 1)
+        is_again = timedelta(0) <= passed < timedelta(hours=1)
+        return (when + timedelta(hours=2 if passed < timedelta(0) else 1)).replace(fold=int(is_again))
+
+
+@pytest.mark.parametrize(("minutes", "runs"), [(10, 1), (70, 0)])
+async def test_a_time_of_day_comes_once_in_a_repeated_hour(minutes: int, runs: int) -> None:
+    class Baker(Agent):
+        count = 0
+
+        @at(time(2, 30, tzinfo=Autumn()))
+        async def bake(self) -> None:
+            self.count += 1
+            await asyncio.sleep(0)
+
+    begin = datetime(2026, 10, 25, tzinfo=UTC) + timedelta(minutes=minutes)
+    async with TestBed(start=begin.timestamp()) as testbed:
+        baker = await testbed.start(Baker("baker"))
+        await testbed.clock.advance(7200)
+        assert baker.count == runs
+        await testbed.clock.advance(86_400)
+        assert baker.count == runs + 1
 
 
 async def test_once_and_again_and_again(platform: Platform, clock: HandClock) -> None:

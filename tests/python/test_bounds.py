@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from sealbus import AclMessage, Agent, Message, Platform, on, on_request, on_subscribe
+from sealbus import AclMessage, Agent, Message, Platform, on, on_contract_net, on_request, on_subscribe
 from sealbus.brokering import _Errand
 from sealbus.conversation import BACKLOG
 from sealbus.life import POSTED
@@ -70,6 +70,29 @@ async def test_an_initiator_that_reads_none_gives_its_places_back(testbed: TestB
     answer = await testbed.clock.run(guest.request_action(21, to="clerk", reply=int, timeout=3600))
     assert answer.body == 42
     assert 59 < testbed.clock.now() - before < 100
+
+
+async def test_a_receiver_without_room_holds_no_conversation_up(testbed: TestBed) -> None:
+    class Bidder(Agent):
+        @on_contract_net()
+        async def bid(self, call: Message) -> str:
+            return "mine"
+
+    for name in ("anna", "zoe"):
+        await testbed.start(Bidder(name))
+    await testbed.start(Agent("mallory"))
+    guest = await testbed.probe("guest")
+    large = AclMessage("inform", "mallory", bytes(100_000))
+    while guest._living.handle.try_send(large) is None:
+        pass
+
+    async def call() -> tuple[list[str], list[str]]:
+        async with guest.contract_net("x", to=["anna", "mallory", "zoe"], timeout=5) as net:
+            return sorted(it.agent.local_name for it in net.proposals), [it.local_name for it in net.silent]
+
+    assert await testbed.clock.run(call(), limit=6) == (["anna", "zoe"], ["mallory"])
+    # Nobody waits any more.
+    assert not guest._living.tasks._running
 
 
 async def test_a_broker_takes_no_more_answers_than_it_passes_on(platform: Platform) -> None:

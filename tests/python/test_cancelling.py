@@ -101,3 +101,17 @@ async def test_an_answer_that_comes_while_its_wait_is_cancelled_is_the_next_one(
     assert [reply.text for reply in await replies.all()] == ["9 EUR"]
     assert (replies.missing, asked) == ([], 1)
     assert await replies.next() is None
+
+
+async def test_a_wait_for_an_event_that_is_cancelled_takes_no_wake_up_with_it(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    news = await ben.subscribe("/news")
+    first, second = asyncio.create_task(news.next()), asyncio.create_task(news.next())
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    await anna.publish("/news", "hello")
+    async with asyncio.timeout(10):
+        assert (await first).text == "hello"

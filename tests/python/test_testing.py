@@ -87,6 +87,20 @@ async def test_deadlines_follow_the_clock(testbed: TestBed) -> None:
         await testbed.clock.run(probe.receive(), limit=10)
 
 
+async def test_the_clock_does_not_run_away_while_a_thread_works(testbed: TestBed) -> None:
+    class Clerk(Agent):
+        @on_request()
+        async def work(self, request: Message) -> str:
+            await asyncio.to_thread(time.sleep, 0.1)
+            return "done"
+
+    await testbed.start(Clerk("clerk"))
+    probe = await testbed.probe("anna")
+    before = testbed.clock.now()
+    assert (await testbed.clock.run(probe.request_action("x", to="clerk")._ask())).text == "done"
+    assert testbed.clock.now() == before
+
+
 async def test_agents_with_more_to_do_after_their_turn_are_not_at_rest(
     testbed: TestBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,7 +191,7 @@ async def test_the_tool_gets_no_further_ahead_than_the_window(writer: Writer, as
 async def test_a_part_whose_taking_was_cancelled_comes_again(
     writer: Writer, asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def stick(messages: object) -> None:
+    async def stick(messages: object, patience: float | None) -> None:
         await asyncio.get_running_loop().create_future()
 
     words = [str(number) for number in range(12)]

@@ -125,7 +125,18 @@ impl CaService {
         }
         let said = self::said(said);
         self.revoke(&living, Reason::ByOperator, said.as_deref(), now)?;
-        self.deny_senders(&living, now)?;
+        let is_one = |serial: &Serial| what.parse().ok() == Some(*serial);
+        let is_client = |serial: &Serial| {
+            let found = self.issued.get(serial);
+            found.is_some_and(|found| found.process.is_none())
+        };
+        // A client's certificate sends nothing on the bus. Revoked by its number, it leaves the client's agent as it is.
+        let senders: Vec<Serial> = living
+            .iter()
+            .filter(|serial| !(is_one(serial) && is_client(serial)))
+            .copied()
+            .collect();
+        self.deny_senders(&senders, now)?;
         let revoked = living.iter().filter_map(|serial| self.issued.get(serial));
         Ok(revoked.cloned().collect())
     }

@@ -55,3 +55,25 @@ fn an_agent_is_denied_for_as_long_as_any_certificate_that_is_not_known() {
     service.prune(NOW.plus(NODE_CERTIFICATE));
     assert!(service.is_denied(&caller));
 }
+
+/// Its agent runs in the gateway, with a certificate of its own.
+#[test]
+fn a_callers_certificate_that_is_revoked_by_its_number_leaves_its_agent_as_it_is() {
+    let mut service = service(&root());
+    let caller = Identity::agent(&platform(), "caller").unwrap();
+    let certify = |service: &mut CaService, process| {
+        let request = KeyPair::generate().unwrap().signing_request().unwrap();
+        let certified = service.certify_own(caller.clone(), HERE, process, &request, HOUR, NOW);
+        certified.unwrap().certificate().unwrap().serial()
+    };
+    let agents = certify(&mut service, Some("gateway"));
+    let shown = certify(&mut service, None);
+    service
+        .revoke_by_hand(&shown.to_string(), "lost", NOW)
+        .unwrap();
+    assert!(service.denial(shown).is_some() && service.denial(agents).is_none());
+    assert!(!service.is_denied(&caller));
+    // The caller as a whole is revoked by its name.
+    service.revoke_by_hand("caller", "stolen", NOW).unwrap();
+    assert!(service.denial(agents).is_some() && service.is_denied(&caller));
+}
