@@ -125,17 +125,17 @@ impl CaService {
         }
         let said = self::said(said);
         self.revoke(&living, Reason::ByOperator, said.as_deref(), now)?;
-        let is_one = |serial: &Serial| what.parse().ok() == Some(*serial);
-        let is_client = |serial: &Serial| {
-            let found = self.issued.get(serial);
-            found.is_some_and(|found| found.process.is_none())
-        };
         // A client's certificate sends nothing on the bus. Revoked by its number, it leaves the client's agent as it is.
-        let senders: Vec<Serial> = living
-            .iter()
-            .filter(|serial| !(is_one(serial) && is_client(serial)))
-            .copied()
-            .collect();
+        let number: Option<Serial> = what.parse().ok();
+        let mut senders = living.clone();
+        senders.retain(|serial| {
+            let is_client = || {
+                self.issued
+                    .get(serial)
+                    .is_some_and(|it| it.process.is_none())
+            };
+            !(number == Some(*serial) && is_client())
+        });
         self.deny_senders(&senders, now)?;
         let revoked = living.iter().filter_map(|serial| self.issued.get(serial));
         Ok(revoked.cloned().collect())

@@ -375,8 +375,8 @@ async fn what_is_no_message_ends_its_connection() {
     ends(&two, &many, "too-many").await;
 }
 
-#[tokio::test]
-async fn a_message_in_parts_that_nobody_continues_is_forgotten() {
+/// A platform whose gateway waits 200 ms for the rest of a message.
+async fn impatient() -> Platform {
     let limits = GatewayLimits {
         body_time: 200,
         ..GatewayLimits::default()
@@ -385,7 +385,12 @@ async fn a_message_in_parts_that_nobody_continues_is_forgotten() {
         limits,
         ..with_iiop(open_to_all())
     };
-    let two = Platform::new("two", config).await;
+    Platform::new("two", config).await
+}
+
+#[tokio::test]
+async fn a_message_in_parts_that_nobody_continues_is_forgotten() {
+    let two = impatient().await;
     let mut client = Client::new(&two).await;
     client.send(&begun(1, 60, Kind::Request)).await;
     tokio::time::sleep(Duration::from_millis(600)).await;
@@ -396,15 +401,7 @@ async fn a_message_in_parts_that_nobody_continues_is_forgotten() {
 #[tokio::test]
 async fn a_message_in_parts_does_not_outlive_its_time_among_others() {
     let time = Duration::from_millis(200);
-    let limits = GatewayLimits {
-        body_time: 200,
-        ..GatewayLimits::default()
-    };
-    let config = GatewayConfig {
-        limits,
-        ..with_iiop(open_to_all())
-    };
-    let two = Platform::new("two", config).await;
+    let two = impatient().await;
     let (_, key) = address(&two);
     let ask = call(&key, "_non_existent", Response::Wanted, |_| {});
     let is_asked_alone = async |client: &mut Client| {

@@ -8,7 +8,7 @@ use sealbus_control::clock::{now, timestamp};
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::tls::CertificateSource;
-use sealbus_seal::{CLOCK_SKEW, Certificate, Credential, Identity, KeyPair, Timestamp};
+use sealbus_seal::{Credential, Identity, KeyPair};
 
 use crate::desk::DeskHandle;
 use crate::master_error::MasterError;
@@ -44,7 +44,7 @@ pub(super) async fn renew(
     loop {
         tokio::time::sleep(LOOK).await;
         let certificate = shown.certificate();
-        if certificate.is_ok_and(|certificate| !is_due(&certificate, timestamp(now()))) {
+        if certificate.is_ok_and(|it| !it.is_renewal_due(timestamp(now()))) {
             continue;
         }
         match renewed(&desk, address, &source).await {
@@ -54,12 +54,6 @@ pub(super) async fn renew(
             }
         }
     }
-}
-
-/// Whether half of the life is over by the wall clock, or has not begun, because the clock was wrong.
-fn is_due(certificate: &Certificate, now: Timestamp) -> bool {
-    let (begin, end) = (certificate.not_before(), certificate.not_after());
-    begin > now.plus(CLOCK_SKEW) || now.since(begin) > end.since(now)
 }
 
 async fn renewed(
@@ -76,7 +70,7 @@ async fn renewed(
 
 #[cfg(test)]
 mod tests {
-    use sealbus_seal::{PlatformName, RootAuthority, Validity};
+    use sealbus_seal::{PlatformName, RootAuthority, Timestamp, Validity};
 
     use super::*;
 
@@ -90,13 +84,13 @@ mod tests {
         let certificate = authority.certificate();
         let day = Duration::from_secs(86_400);
         let hour = Duration::from_secs(3600);
-        assert!(!is_due(certificate, made));
-        assert!(!is_due(certificate, made.plus(LIFE / 2 - hour)));
+        assert!(!certificate.is_renewal_due(made));
+        assert!(!certificate.is_renewal_due(made.plus(LIFE / 2 - hour)));
         // A failed attempt is repeated: it stays due, also when the life is over.
         for later in [LIFE / 2 + hour, LIFE / 2 + day, LIFE + day] {
-            assert!(is_due(certificate, made.plus(later)));
+            assert!(certificate.is_renewal_due(made.plus(later)));
         }
         // The clock was ahead when it was issued.
-        assert!(is_due(certificate, made.minus(hour)));
+        assert!(certificate.is_renewal_due(made.minus(hour)));
     }
 }

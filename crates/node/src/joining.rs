@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use super::shared::Shared;
 use super::{NodeConfig, NodeError};
-use sealbus_control::clock::now;
+use sealbus_control::clock::{now, timestamp};
 use sealbus_control::enrolment::{Joined, ask};
 use sealbus_control::statement::{Returning, Signed};
 use sealbus_control::{Blob, FaultCode, NodeDescription, Term};
 use sealbus_enrolment::{Enrolment, EnrolmentError};
 use sealbus_seal::tls::{CertificateSource, TlsError};
 use sealbus_seal::token::Token;
-use sealbus_seal::{
-    CLOCK_SKEW, CertificateChain, CertificateError, Credential, KeyPair, Timestamp,
-};
+use sealbus_seal::{CertificateChain, CertificateError, Credential, KeyPair};
 
 /// How often a node that is still starting reports that it is there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
@@ -61,15 +59,10 @@ pub(crate) async fn come_back(
     joined(*enrolment.ask(ask::Return { statement }).await?, key)
 }
 
-/// Whether half the life of the node's own certificate is over, or has not begun because it was issued while a clock
-/// was wrong.
+/// Whether the node's own certificate is to be renewed.
 pub(crate) fn renewal_due(shared: &Shared) -> bool {
-    let Ok(certificate) = shared.credential.load().certificate() else {
-        return true;
-    };
-    let now = Timestamp::from_unix_seconds(now() / 1000);
-    certificate.not_before() > now.plus(CLOCK_SKEW)
-        || now.since(certificate.not_before()) > certificate.not_after().since(now)
+    let certificate = shared.credential.load().certificate();
+    certificate.map_or(true, |it| it.is_renewal_due(timestamp(now())))
 }
 
 /// Fetches a new certificate at the enrolment port, and the news about the Masters.

@@ -16,7 +16,7 @@ use crate::key::PublicKey;
 use crate::long_lived::{self, LongLivedIdentity};
 use crate::proof_key;
 pub use crate::serial::{Fingerprint, NotAFingerprint, NotASerial, Serial};
-use crate::timestamp::Timestamp;
+use crate::timestamp::{CLOCK_SKEW, Timestamp};
 use crate::verifying_key::{SignatureAlgorithm, VerifyingKey, verifying_key};
 
 /// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500; with ML-DSA-65, about 6000.
@@ -191,6 +191,13 @@ impl Certificate {
     /// The last second at which it is valid.
     pub fn not_after(&self) -> Timestamp {
         self.not_after
+    }
+
+    /// Whether half of its life is over, so that its owner renews it. Also if its life has not begun: it was issued while a
+    /// clock was wrong.
+    pub fn is_renewal_due(&self, now: Timestamp) -> bool {
+        self.not_before > now.plus(CLOCK_SKEW)
+            || now.since(self.not_before) > self.not_after.since(now)
     }
 
     /// The certified key.

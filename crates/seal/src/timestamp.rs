@@ -6,6 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustls_pki_types::UnixTime;
 use serde::{Deserialize, Deserializer, Serialize};
 
+/// The default difference between clocks up to which a certificate is not refused for its dates.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(10);
+
 /// A point in time: whole seconds since 1970-01-01T00:00:00Z, the resolution of X.509.
 ///
 /// This crate never reads a clock. Every function that needs the time takes a timestamp. Get one with

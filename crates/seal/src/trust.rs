@@ -21,9 +21,6 @@ use crate::verified::{Verified, VerifiedIdentity};
 use crate::verify_error::VerifyError;
 use crate::verifying_key::SignatureAlgorithm;
 
-/// The default difference between clocks up to which a certificate is not refused for its dates.
-pub const CLOCK_SKEW: Duration = Duration::from_secs(10);
-
 /// The number of verified chains remembered in each of two generations. A repeated binding then costs one signature.
 const CACHED_CHAINS: usize = 8192;
 

@@ -138,9 +138,7 @@ impl Outward {
         if let Some(handle) = self.handles.get(&agent.number()).copied() {
             let _ = self.prove_now(handle);
         }
-        if let Some(target) = self.hosted_as.get(&agent.number()).copied()
-            && self.connection != 0
-        {
+        if let Some(target) = self.hosted_as.get(&agent.number()).copied() {
             self.prove_hosted(target);
         }
     }

@@ -14,6 +14,16 @@ fn may(master: &MasterState, process: &Process, subject: &Subject) -> Result<(),
     check_process(master, &process.node, &process.id, subject).map_err(|fault| fault.code)
 }
 
+/// A process with so many agents, and their names.
+fn crowd(agents: usize) -> (Vec<String>, AgentEntry) {
+    let names: Vec<String> = (0..agents).map(|number| format!("a-{number}")).collect();
+    let crowd = AgentEntry {
+        agents: ProcessAgents::Named(names.clone()),
+        ..entry("crowd")
+    };
+    (names, crowd)
+}
+
 fn twins() -> AgentEntry {
     AgentEntry {
         agents: ProcessAgents::Named(vec!["a".to_owned(), "b".to_owned()]),
@@ -118,11 +128,7 @@ fn a_node_that_was_given_up_is_certified_under_its_next_name_only() {
 
 #[test]
 fn a_revocation_writes_one_row_which_goes_with_its_process() {
-    let names: Vec<String> = (0..40).map(|number| format!("a-{number}")).collect();
-    let crowd = AgentEntry {
-        agents: ProcessAgents::Named(names.clone()),
-        ..entry("crowd")
-    };
+    let (names, crowd) = crowd(40);
     let (mut master, mut rows) = (with_nodes(1), BTreeMap::new());
     master.start(&[crowd], 0).unwrap();
     for name in &names {
@@ -161,11 +167,7 @@ fn a_revocation_writes_one_row_which_goes_with_its_process() {
 
 #[test]
 fn reports_of_many_agents_write_their_group_now_and_then() {
-    let names: Vec<String> = (0..40).map(|number| format!("a-{number}")).collect();
-    let crowd = AgentEntry {
-        agents: ProcessAgents::Named(names.clone()),
-        ..entry("crowd")
-    };
+    let (names, crowd) = crowd(40);
     let mut master = with_nodes(1);
     master.start(&[crowd], 0).unwrap();
     let process = process_of(&master, "a-0");
@@ -194,11 +196,7 @@ fn reports_of_many_agents_write_their_group_now_and_then() {
 /// The node forgets its report of the end when that is answered.
 #[test]
 fn the_end_of_one_agent_among_many_is_known_to_the_next_master() {
-    let names: Vec<String> = (0..17).map(|number| format!("a-{number}")).collect();
-    let crowd = AgentEntry {
-        agents: ProcessAgents::Named(names.clone()),
-        ..entry("crowd")
-    };
+    let (names, crowd) = crowd(17);
     let (mut master, mut rows) = (with_nodes(1), BTreeMap::new());
     master.start(&[crowd], 0).unwrap();
     for name in &names {
