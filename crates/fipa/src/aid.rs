@@ -119,6 +119,13 @@ impl Aid {
     }
 }
 
+/// The length of the longest list of agents: of this one, or of the resolvers in it.
+#[cfg(feature = "json")]
+pub(crate) fn longest_list(aids: &[Aid]) -> usize {
+    let resolvers = aids.iter().map(|aid| longest_list(&aid.resolvers));
+    resolvers.fold(aids.len(), usize::max)
+}
+
 /// Splits an agent name at its last `@` into local name and platform.
 pub fn split_name(name: &str) -> (&str, Option<&str>) {
     match name.rsplit_once('@') {

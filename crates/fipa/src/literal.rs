@@ -2,29 +2,51 @@
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use memchr::{memchr, memrchr};
+use memchr::{memchr, memmem, memrchr};
 
 /// The text behind `"…"` or `#N"…`, if the whole of `text` has one of these forms. Otherwise `text` itself.
 pub(crate) fn unquote(text: &str) -> Cow<'_, str> {
-    match text.as_bytes().first() {
-        Some(b'"') => match inside_quotes(text.as_bytes()) {
-            Some(escapes) => {
-                let inner = &text[1..text.len() - 1];
-                if escapes {
-                    Cow::Owned(inner.replace("\\\"", "\""))
-                } else {
-                    Cow::Borrowed(inner)
-                }
-            }
-            None => Cow::Borrowed(text),
-        },
-        Some(b'#') => match counted(text.as_bytes()) {
-            Some((start, length)) if text.len() - start == length => Cow::Borrowed(&text[start..]),
-            _ => Cow::Borrowed(text),
-        },
-        _ => Cow::Borrowed(text),
+    match inside(text.as_bytes()) {
+        None => Cow::Borrowed(text),
+        Some((place, false)) => Cow::Borrowed(&text[place]),
+        Some((place, true)) => Cow::Owned(text[place].replace("\\\"", "\"")),
     }
+}
+
+/// As [`unquote`], for text that need not be UTF-8.
+pub(crate) fn unquote_bytes(text: &[u8]) -> Cow<'_, [u8]> {
+    match inside(text) {
+        None => Cow::Borrowed(text),
+        Some((place, false)) => Cow::Borrowed(&text[place]),
+        Some((place, true)) => Cow::Owned(unescape(&text[place])),
+    }
+}
+
+/// The place of the text behind `"…"` or `#N"…`, if the whole of `text` has one of these forms, and whether it contains
+/// escapes.
+fn inside(text: &[u8]) -> Option<(Range<usize>, bool)> {
+    match text.first()? {
+        b'"' => inside_quotes(text).map(|escapes| (1..text.len() - 1, escapes)),
+        b'#' => counted(text)
+            .filter(|(start, length)| text.len() - start == *length)
+            .map(|(start, _)| (start..text.len(), false)),
+        _ => None,
+    }
+}
+
+/// Undoes `\"`.
+pub(crate) fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(quote) = memmem::find(rest, b"\\\"") {
+        out.extend_from_slice(&rest[..quote]);
+        out.push(b'"');
+        rest = &rest[quote + 2..];
+    }
+    out.extend_from_slice(rest);
+    out
 }
 
 /// Whether `text`, which begins with a quote, is one literal from end to end. If so, returns whether it contains
@@ -110,13 +132,13 @@ fn write_escaped(text: &str, out: &mut Vec<u8>) {
 /// Appends `#N"` and the bytes.
 pub(crate) fn write_counted(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'#');
-    write_decimal(bytes.len(), out);
+    write_decimal(bytes.len() as u64, out);
     out.push(b'"');
     out.extend_from_slice(bytes);
 }
 
 /// Appends a number in decimal digits, without allocating.
-pub(crate) fn write_decimal(mut value: usize, out: &mut Vec<u8>) {
+pub(crate) fn write_decimal(mut value: u64, out: &mut Vec<u8>) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     loop {

@@ -7,7 +7,7 @@ mod arbitrary;
 use arbitrary::portable_message;
 use proptest::prelude::*;
 use sealbus_fipa::bitefficient::{self, CodeTable};
-use sealbus_fipa::{AclMessage, Aid, DecodeProblem, Limits, Performative, string};
+use sealbus_fipa::{AclMessage, Aid, DecodeProblem, Expression, Limits, Performative, string};
 use serde_json::Value;
 
 proptest! {
@@ -129,4 +129,46 @@ fn a_table_does_not_make_a_small_message_large() {
         matches!(error.problem, DecodeProblem::Limit { .. }),
         "{error}"
     );
+}
+
+/// The codecs for JADE mark every text from the table as a word.
+#[test]
+fn what_was_no_word_at_first_is_none_when_it_comes_from_the_table() {
+    let mut table = CodeTable::new(8).unwrap().with_content_entered();
+    let mut read = |bytes: &[u8]| table.decode(bytes, &Limits::DEFAULT).unwrap();
+    let in_quotes = read(b"\xfb\x10\x08\x05\x14\"a b\"\0\x01");
+    let text = Expression::String("a b".to_owned());
+    assert_eq!(in_quotes.reply_with, Some(text));
+    assert_eq!(read(b"\xfb\x10\x08\x05\x11\0\x01"), in_quotes);
+    for content in [&b"\xff\xfe"[..], b"ab"] {
+        let mut table = CodeTable::new(8).unwrap().with_content_entered();
+        let mut read = |bytes: &[u8]| table.decode(bytes, &Limits::DEFAULT).unwrap();
+        let in_full = read(&[b"\xfb\x10\x08\x04\x16\x02", content, b"\x01"].concat());
+        assert_eq!(in_full.content, Some(content.into()));
+        assert_eq!(read(b"\xfb\x10\x08\x04\x11\0\x01"), in_full);
+    }
+}
+
+/// The receiver never gets such a message, so its texts must not be in the sender's table either.
+#[test]
+fn a_message_that_has_no_room_in_the_table_leaves_it_as_it_was() {
+    let (mut ours, mut theirs) = (CodeTable::new(8).unwrap(), CodeTable::new(8).unwrap());
+    let long = |number: usize| {
+        AclMessage::new(Performative::Inform)
+            .with_conversation_id(format!("c{number}"))
+            .with_user_defined("X-long", number.to_string().repeat(3 << 20))
+    };
+    let mut first = Vec::new();
+    ours.encode(&long(1), &mut first).unwrap();
+    assert!(theirs.decode(&first, &Limits::DEFAULT).unwrap() == long(1));
+    let mut second = Vec::new();
+    assert!(ours.encode(&long(2), &mut second).is_err());
+    assert!(second.is_empty());
+    for number in [2, 1] {
+        let short =
+            AclMessage::new(Performative::Inform).with_conversation_id(format!("c{number}"));
+        let mut bytes = Vec::new();
+        ours.encode(&short, &mut bytes).unwrap();
+        assert_eq!(theirs.decode(&bytes, &Limits::DEFAULT).unwrap(), short);
+    }
 }

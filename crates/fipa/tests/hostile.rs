@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use sealbus_fipa::{AclMessage, Aid, Performative};
-use sealbus_fipa::{Limits, bitefficient, envelope, representations};
+use sealbus_fipa::envelope::{Envelope, EnvelopeParameters};
+use sealbus_fipa::{AclMessage, Aid, DateTime, Expression, Performative};
+use sealbus_fipa::{Limits, bitefficient, detect, envelope, representations};
 use serde_json::Value;
 
 fn lines(file: &str) -> Vec<Value> {
@@ -215,7 +216,12 @@ fn the_number_of_agents_in_one_list_is_limited() {
         to_many.receivers.extend(agents());
         let mut answered_by_many = AclMessage::new(Performative::Inform);
         answered_by_many.reply_to.extend(agents());
-        for message in [&to_many, &answered_by_many] {
+        let sender = Aid {
+            resolvers: agents().collect(),
+            ..Aid::new("a@p").unwrap()
+        };
+        let found_by_many = AclMessage::new(Performative::Inform).with_sender(sender.clone());
+        for message in [&to_many, &answered_by_many, &found_by_many] {
             for representation in representations() {
                 let mut bytes = Vec::new();
                 representation.encode(message, &mut bytes).unwrap();
@@ -235,6 +241,90 @@ fn the_number_of_agents_in_one_list_is_limited() {
                 );
             }
         }
+        let name = "fipa.acl.rep.string.std";
+        let moment = DateTime::from_unix_ms(0).unwrap();
+        let of_one = Aid::new("a@p").unwrap();
+        for envelope in [
+            Envelope::new(agents().collect(), of_one.clone(), name, moment),
+            Envelope::new(vec![of_one], sender, name, moment),
+        ] {
+            for representation in envelope::representations() {
+                let mut bytes = Vec::new();
+                representation.encode(&envelope, &mut bytes).unwrap();
+                let decoded = representation.decode(&bytes, &few);
+                let name = representation.name();
+                assert_eq!(decoded.is_ok(), count == 3, "{name}: {decoded:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_values_of_all_lists_in_a_message_count_together() {
+    let limits = Limits {
+        values: 12,
+        ..Limits::DEFAULT
+    };
+    let list = Expression::List(vec![Expression::from("a"); 6]);
+    let one = AclMessage::new(Performative::Inform).with_language(list.clone());
+    let two = one.clone().with_ontology(list);
+    for representation in representations() {
+        for (message, is_read) in [(&one, true), (&two, false)] {
+            let mut bytes = Vec::new();
+            representation.encode(message, &mut bytes).unwrap();
+            let decoded = representation.decode(&bytes, &limits);
+            let name = representation.name();
+            assert_eq!(decoded.is_ok(), is_read, "{name}: {decoded:?}");
+        }
+    }
+}
+
+/// Comparing each with each would take minutes.
+#[test]
+fn revisions_with_many_parameters_are_combined_soon() {
+    const MANY: usize = 200_000;
+    let part = |first: usize, value: &str| EnvelopeParameters {
+        user_defined: (first..first + MANY)
+            .map(|number| (format!("X-{number}"), value.to_owned()))
+            .collect(),
+        ..EnvelopeParameters::default()
+    };
+    let envelope = Envelope {
+        base: part(0, "old"),
+        revisions: vec![part(MANY / 2, "new")],
+    };
+    let current = envelope.into_current().user_defined;
+    assert_eq!(current.len(), MANY + MANY / 2);
+    for (number, (name, value)) in current.iter().enumerate() {
+        assert_eq!(*name, format!("X-{number}"));
+        assert_eq!(value == "new", number >= MANY / 2, "{name}");
+    }
+}
+
+/// A protocol is a word. A list or bytes in its place would not be found in the message.
+#[test]
+fn a_protocol_that_is_no_text_is_refused() {
+    for (bytes, offset) in [
+        (&b"(inform :protocol (fipa request))"[..], 18),
+        (b"(inform :protocol #2\"ab)", 18),
+        (b"\xfa\x10\x08\x0c\x70a\0\x40\x01", 4),
+        (b"\xfa\x10\x08\x0c\x16\x02ab\x01", 4),
+        (b"\xfa\x10\x08\x0c\xff\x14(a)\0\x01", 4),
+    ] {
+        let representation = detect(bytes).unwrap();
+        let error = representation.decode(bytes, &Limits::DEFAULT).unwrap_err();
+        assert_eq!(error.offset, offset, "{error}");
+        let error = error.to_string();
+        assert!(error.contains("the name of a protocol, a word"), "{error}");
+    }
+    for bytes in [
+        &b"(inform :protocol \"fipa-request\")"[..],
+        b"\xfa\x10\x08\x0c\x14\"fipa-request\"\0\x01",
+        b"\xfa\x10\x08\x0c\x10fipa-request\0\x01",
+    ] {
+        let representation = detect(bytes).unwrap();
+        let message = representation.decode(bytes, &Limits::DEFAULT).unwrap();
+        assert_eq!(message.protocol.as_deref(), Some("fipa-request"));
     }
 }
 

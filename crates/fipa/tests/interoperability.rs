@@ -184,3 +184,34 @@ fn a_word_of_any_letters_passes_the_bus() {
     assert_eq!(message.ontology, Some(Expression::from("größe")));
     assert!(written(&message).contains(":ontology \"größe\""));
 }
+
+/// Content was an expression before 2002. The standard writes text content in quotes.
+#[test]
+fn content_that_is_not_utf8_keeps_its_bytes() {
+    let content = |bytes: &[u8]| {
+        let message = bitefficient::decode(bytes, &Limits::DEFAULT).unwrap();
+        message.content
+    };
+    let list = content(b"\xfa\x10\x08\x04\x70a\0\x16\x01\xff\x40\x01");
+    assert_eq!(list, Some(Content::Bytes(b"(a #1\"\xff)".to_vec())));
+    let text = b"caf\xe9 \"noir\"".to_vec();
+    for quoted in [
+        &b"\xfa\x10\x08\x04\x14\"caf\xe9 \\\"noir\\\"\"\0\x01"[..],
+        b"\xfa\x10\x08\x04\x14#11\"caf\xe9 \"noir\"\0\x01",
+        b"\xfa\x10\x08\x04\x14caf\xe9 \"noir\"\0\x01",
+    ] {
+        assert_eq!(content(quoted), Some(Content::Bytes(text.clone())));
+    }
+}
+
+#[test]
+fn attributes_with_a_prefix_are_not_fipas() {
+    let text = br#"<fipa-message xmlns:act="urn:x" act="inform"><sender><agent-identifier>
+        <name xml:id="n1" id="alice@plat1"/></agent-identifier></sender></fipa-message>"#;
+    let message = xml::decode(text, &Limits::DEFAULT).unwrap();
+    assert_eq!(message.performative, Performative::Inform);
+    assert_eq!(
+        message.sender.map(|it| it.name).as_deref(),
+        Some("alice@plat1")
+    );
+}

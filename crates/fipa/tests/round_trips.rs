@@ -30,6 +30,19 @@ fn the_encodings_are_known_by_their_names() {
     assert!(representation("LEAP").is_none());
 }
 
+/// JADE's mark of base64 says something of content alone.
+#[test]
+fn a_mark_of_base64_without_content_is_a_parameter_like_any_other() {
+    let message =
+        AclMessage::new(Performative::Inform).with_user_defined("X-JADE-Encoding", "Base64");
+    for representation in representations() {
+        let mut bytes = Vec::new();
+        representation.encode(&message, &mut bytes).unwrap();
+        let read = representation.decode(&bytes, &Limits::DEFAULT).unwrap();
+        assert_eq!(read, message, "{}", representation.name());
+    }
+}
+
 /// The part of the encoding that messages with other content begin with, too.
 fn beginning(message: &AclMessage) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();

@@ -74,8 +74,13 @@ impl ObjectAddress {
             let (host, port) = match address.strip_prefix('[') {
                 Some(bracketed) => {
                     let parts = bracketed.split_once(']');
-                    let (host, port) = parts.ok_or_else(|| wrong("its host lacks a ]"))?;
-                    (host, port.strip_prefix(':'))
+                    let (host, rest) = parts.ok_or_else(|| wrong("its host lacks a ]"))?;
+                    match rest.strip_prefix(':') {
+                        None if !rest.is_empty() => {
+                            return Err(wrong("its host has more than a port behind the ]"));
+                        }
+                        port => (host, port),
+                    }
                 }
                 None => match address.split_once(':') {
                     Some((host, port)) => (host, Some(port)),

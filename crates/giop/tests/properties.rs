@@ -429,3 +429,14 @@ fn resolvers_lie_only_so_deep() {
     };
     assert!(nested(4) && !nested(5) && !nested(1000));
 }
+
+#[test]
+fn a_corbaloc_is_read_whole_or_refused() {
+    let port = |text: &str| {
+        let address = text.parse::<ObjectAddress>();
+        address.map(|it| it.endpoints()[0].port)
+    };
+    assert_eq!(port("corbaloc::[::1]:9000/key"), Ok(9000));
+    assert_eq!(port("corbaloc::[::1]/key"), Ok(2809));
+    assert!(port("corbaloc::[::1]9000/key").is_err());
+}

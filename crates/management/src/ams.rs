@@ -9,7 +9,7 @@ use sealbus_fipa::sl::{Content, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 
 use super::catalogue::{Catalogue, Former};
-use super::dialogue::{action, answer, apology, name_limit, read, turn_down};
+use super::dialogue::{action, answer, name_limit, read, turn_down};
 use super::subscribers::{self, Subscribers, TurnedDown};
 use super::{DirectoryLimits, LoadError, Requester};
 use sealbus_store::{Store, StoreError, read_all};
@@ -243,11 +243,6 @@ impl Ams {
             None => Wff::done(asked.clone()),
             Some(result) => Wff::result(asked.clone(), result.clone()),
         };
-        if !outcome.batch.is_empty() {
-            outcome
-                .apologies
-                .push(apology(&self.own, message, asked.clone()));
-        }
         let content = Content::of(proposition);
         let mut answer = answer(&self.own, message, Performative::Inform, content);
         name_limit(&mut answer, done.limit);
@@ -266,7 +261,7 @@ impl Ams {
                 Change::Subscription(change) => self.subscribers.revert(change, &self.agents),
             }
         }
-        outcome.into_apologies(error)
+        outcome.into_failures(error)
     }
 
     /// Performs the requested action.

@@ -118,33 +118,52 @@ pub(super) fn turn_down(
     action: Option<ActionExpression<'_>>,
     exception: &Exception,
 ) -> AclMessage {
-    let reason = exception.to_wff();
-    let content = match action {
-        Some(action) => Content::of(action).and(reason),
-        None => Content::of(reason),
-    };
+    let content = not_done(action, exception);
     answer(own, message, exception.performative(), content)
 }
 
-/// A failure whose reason, its last expression, is still missing: see [`explain_failure`].
-pub(super) fn apology(own: &Aid, message: &AclMessage, action: ActionExpression<'_>) -> AclMessage {
-    turn_down(
-        own,
-        message,
-        Some(action),
-        &Exception::InternalError(String::new()),
-    )
+/// An action, if it could be read, and why it is not done.
+fn not_done<'a>(action: Option<ActionExpression<'a>>, exception: &'a Exception) -> Content<'a> {
+    let reason = exception.to_wff();
+    match action {
+        Some(action) => Content::of(action).and(reason),
+        None => Content::of(reason),
+    }
 }
 
-/// Puts the store's error into an [`apology`].
-pub(super) fn explain_failure(apology: &mut AclMessage, error: &StoreError) {
-    let exception = Exception::InternalError(error.to_string());
-    let content = apology.content_bytes().unwrap_or_default();
-    if let Ok(mut content) = Content::parse(content, &Limits::DEFAULT) {
-        content.expressions.pop();
-        let content = content.and(exception.to_wff()).into_owned();
-        apology.content = Some(content.into());
+/// The failure to send in place of an answer when the store has failed. Returns `None` for a message that is no answer: a
+/// notification of a subscriber, or a question to another directory.
+pub(super) fn failed(mut answer: AclMessage, error: &StoreError) -> Option<AclMessage> {
+    if answer.performative == Performative::Request {
+        return None;
     }
+    // This crate wrote it, within other limits.
+    let limits = Limits {
+        message_length: usize::MAX,
+        depth: usize::MAX,
+        values: usize::MAX,
+        ..Limits::DEFAULT
+    };
+    let content: sealbus_fipa::Content = {
+        let written = answer.content_bytes().unwrap_or_default();
+        let written = Content::parse(written, &limits).ok();
+        let first = written.and_then(|content| content.expressions.into_iter().next());
+        let action = match first {
+            Some(ContentExpression::Action(action)) => Some(action),
+            Some(ContentExpression::Proposition(Wff::Equals(_))) => return None,
+            Some(ContentExpression::Proposition(Wff::Done(done))) => Some(done.0),
+            Some(ContentExpression::Proposition(Wff::Result(result))) => match result.0 {
+                Term::Action(action) => Some(*action),
+                _ => None,
+            },
+            _ => None,
+        };
+        not_done(action, &Exception::InternalError(error.to_string())).into()
+    };
+    answer.performative = Performative::Failure;
+    answer.content = Some(content);
+    answer.user_defined.clear();
+    Some(answer)
 }
 
 /// Whether this act begins an exchange, so that an unsupported one deserves an answer. Other acts are answers

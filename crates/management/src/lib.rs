@@ -119,8 +119,6 @@ pub struct Outcome<Undo> {
     pub messages: Vec<AclMessage>,
     /// The steps that take the outcome back, the latest change last.
     undo: Vec<Undo>,
-    /// Messages to send instead if the batch cannot be committed.
-    apologies: Vec<AclMessage>,
 }
 
 impl<Undo> Default for Outcome<Undo> {
@@ -129,7 +127,6 @@ impl<Undo> Default for Outcome<Undo> {
             batch: Batch::new(),
             messages: Vec::new(),
             undo: Vec::new(),
-            apologies: Vec::new(),
         }
     }
 }
@@ -140,23 +137,21 @@ impl<Undo> Outcome<Undo> {
         self.batch.append(later.batch);
         self.messages.extend(later.messages);
         self.undo.extend(later.undo);
-        self.apologies.extend(later.apologies);
     }
 
     /// Takes the answer to the one message that led to this outcome, for callers that give the answer by another way.
     /// The other messages remain.
     pub fn take_answer(&mut self) -> Option<AclMessage> {
-        self.apologies.clear();
         (!self.messages.is_empty()).then(|| self.messages.remove(0))
     }
 
-    /// The answers to send when the batch could not be committed.
-    fn into_apologies(self, error: &StoreError) -> Vec<AclMessage> {
-        let mut apologies = self.apologies;
-        for apology in &mut apologies {
-            dialogue::explain_failure(apology, error);
-        }
-        apologies
+    /// The messages to send when the batch could not be committed: a failure in place of each answer, because an answer
+    /// may tell of changes that are taken back.
+    fn into_failures(self, error: &StoreError) -> Vec<AclMessage> {
+        let messages = self.messages.into_iter();
+        messages
+            .filter_map(|message| dialogue::failed(message, error))
+            .collect()
     }
 }
 

@@ -292,8 +292,8 @@ impl<D: Directory> Shell<D> {
             Ok(_) => (outcome.messages, None, Duration::ZERO),
             Err(error) => {
                 tracing::error!(%error, "changes of a directory were taken back");
-                let apologies = self.directory.revert(outcome, &error);
-                (apologies, Some(Arc::new(error)), PAUSE_AFTER_FAILURE)
+                let failures = self.directory.revert(outcome, &error);
+                (failures, Some(Arc::new(error)), PAUSE_AFTER_FAILURE)
             }
         };
         for answer in answers {

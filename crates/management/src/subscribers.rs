@@ -5,7 +5,7 @@ use sealbus_fipa::sl::{ActionExpression, Content, Wff};
 use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 
 use super::catalogue::{Catalogue, Sequence};
-use super::dialogue::{answer, apology, asks, check_actor, read, unreached};
+use super::dialogue::{answer, asks, check_actor, read, unreached};
 use super::subscriptions::{Followed, Subscription, Subscriptions};
 use super::{DirectoryLimits, LoadError, Outcome, Requester};
 use sealbus_store::{Store, read_all};
@@ -98,24 +98,27 @@ impl<D: Followed> Subscribers<D> {
         let Some(agent) = requester.subscriber() else {
             return Err(turned_down(Exception::Unauthorised));
         };
-        // A second subscription in the same conversation replaces the first.
-        if let Some(former) = self
-            .subscriptions
-            .find(agent, message.conversation_id.as_ref())
-        {
+        // A second subscription in the same conversation takes the place of the first, unless it is turned down.
+        let conversation = message.conversation_id.as_ref();
+        let former = self.subscriptions.find(agent, conversation);
+        let replaced = former.and_then(|former| self.subscriptions.take(former));
+        let row = subscription.row().and_then(|row| {
+            let admitted = self.subscriptions.admit(agent, row.len(), limits);
+            admitted.map(|()| row)
+        });
+        if let (Some(former), Some(replaced)) = (former, replaced) {
+            let words = entries.words();
+            self.subscriptions.file(former, replaced, words);
+        }
+        let row = row.map_err(turned_down)?;
+        if let Some(former) = former {
             self.unsubscribe(former, outcome);
         }
-        let row = subscription.row().map_err(turned_down)?;
-        let admitted = self.subscriptions.admit(agent, row.len(), limits);
-        admitted.map_err(turned_down)?;
 
         let agreed = Content::of(asked.clone()).and(Wff::True);
         outcome
             .messages
             .push(answer(&self.own, message, Performative::Agree, agreed));
-        outcome
-            .apologies
-            .push(apology(&self.own, message, asked.clone()));
         let found = limits.search(entries, subscription.template(), subscription.constraints());
         let found = found.entries;
         if !found.is_empty() {
@@ -147,14 +150,10 @@ impl<D: Followed> Subscribers<D> {
         else {
             return Err((None, Exception::UnexpectedAct("cancel".into())));
         };
-        let cancelled = subscription.action().clone();
-        let done = Content::of(Wff::done(cancelled.clone()));
+        let done = Content::of(Wff::done(subscription.action().clone()));
         outcome
             .messages
             .push(answer(&self.own, message, Performative::Inform, done));
-        outcome
-            .apologies
-            .push(apology(&self.own, message, cancelled));
         self.unsubscribe(sequence, outcome);
         Ok(())
     }

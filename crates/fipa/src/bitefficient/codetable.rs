@@ -5,11 +5,11 @@
 //! therefore reads such messages, but writes them only on request.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::encode::encode;
+use super::encode::{encode, misleads};
 use super::parse::{Observer, Parser};
 use super::scan::byte_string;
 use super::token::{Atom, Bracket, Piece, tag};
@@ -33,6 +33,8 @@ pub struct CodeTable {
 #[derive(Debug)]
 struct Entry {
     text: Box<[u8]>,
+    /// The kind of the atom that entered it.
+    kind: Atom,
     last_use: u64,
 }
 
@@ -113,14 +115,36 @@ impl CodeTable {
         message_id: u8,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
+        let too_large = || {
+            let limit = MOST_BYTES;
+            EncodeError::new("message", EncodeProblem::TooLarge { limit })
+        };
         let mut plain = Vec::new();
         encode(message, &mut plain)?;
         if plain.len() > MOST_BYTES {
-            let limit = MOST_BYTES;
-            return Err(EncodeError::new(
-                "message",
-                EncodeProblem::TooLarge { limit },
-            ));
+            return Err(too_large());
+        }
+        // A message just written is sound, unless it nests deeper than any reader allows.
+        let limits = Limits {
+            depth: super::DEEPEST,
+            values: usize::MAX,
+            agents: usize::MAX,
+            ..Limits::DEFAULT
+        };
+        // The receiver never gets a message that is refused, so none of its texts may be entered here.
+        if message_id == 0xfb && self.bytes + plain.len() > MOST_BYTES {
+            let texts = NewTexts {
+                table: self,
+                bytes: &plain,
+                in_content: false,
+                texts: BTreeSet::new(),
+            };
+            let mut parser = Parser::new(&plain, &limits, texts);
+            parser.message().map_err(|_| too_large())?;
+            let new = parser.into_observer().texts;
+            if self.bytes + new.iter().map(|text| text.len()).sum::<usize>() > MOST_BYTES {
+                return Err(too_large());
+            }
         }
         let start = out.len();
         let compressor = Compressor {
@@ -130,18 +154,10 @@ impl CodeTable {
             in_content: false,
             out,
         };
-        // A message just written is sound, unless it nests deeper than any reader allows.
-        let limits = Limits {
-            depth: super::DEEPEST,
-            values: usize::MAX,
-            agents: usize::MAX,
-            ..Limits::DEFAULT
-        };
         let written = Parser::new(&plain, &limits, compressor).message();
         written.map(drop).map_err(|_| {
             out.truncate(start);
-            let limit = MOST_BYTES;
-            EncodeError::new("message", EncodeProblem::TooLarge { limit })
+            too_large()
         })
     }
 
@@ -152,10 +168,11 @@ impl CodeTable {
         Some(number)
     }
 
-    /// The text of a number, which is used thereby.
-    fn text(&mut self, number: usize) -> Option<&[u8]> {
+    /// The text of a number, which is used thereby, and the kind of the atom that entered it.
+    fn text(&mut self, number: usize) -> Option<(&[u8], Atom)> {
         self.touch(number);
-        Some(&self.entries.get(number)?.as_ref()?.text)
+        let entry = self.entries.get(number)?.as_ref()?;
+        Some((&*entry.text, entry.kind))
     }
 
     fn touch(&mut self, number: usize) {
@@ -167,7 +184,7 @@ impl CodeTable {
 
     /// Gives a text the smallest free number, unless it already has one. Returns false if the table would hold too many
     /// bytes.
-    fn enter(&mut self, text: &[u8]) -> bool {
+    fn enter(&mut self, text: &[u8], kind: Atom) -> bool {
         if self.number(text).is_some() {
             return true;
         }
@@ -181,6 +198,7 @@ impl CodeTable {
         self.clock += 1;
         self.entries[number] = Some(Entry {
             text: text.into(),
+            kind,
             last_use: self.clock,
         });
         self.numbers.insert(text.into(), number);
@@ -241,11 +259,16 @@ impl Observer for Expander<'_, '_> {
                     let index = index
                         .iter()
                         .fold(0usize, |index, byte| index << 8 | usize::from(*byte));
-                    let Some(text) = self.table.text(index) else {
+                    let Some((text, entered)) = self.table.text(index) else {
                         return Err(DecodeError::new(
                             start,
                             DecodeProblem::NoTableEntry { index },
                         ));
+                    };
+                    // Some encoders mark every text from the table as a word, even one that no word can contain.
+                    let kind = match kind {
+                        Atom::TableWord if self.in_content || is_quoted(text) => entered,
+                        kind => kind,
                     };
                     write_literal(kind, bracket, text, &mut self.out);
                 }
@@ -253,7 +276,7 @@ impl Observer for Expander<'_, '_> {
                     if self.updates
                         && (self.enters_content || !self.in_content)
                         && let Some(text) = literal(self.bytes, kind, start, end)
-                        && !self.table.enter(text)
+                        && !self.table.enter(text, kind)
                     {
                         return Err(DecodeError::limit(
                             start,
@@ -273,19 +296,46 @@ impl Observer for Expander<'_, '_> {
     }
 }
 
+/// Whether readers take these bytes for a text in quotes, which no word is.
+fn is_quoted(text: &[u8]) -> bool {
+    core::str::from_utf8(text).is_ok_and(misleads)
+}
+
 /// Writes an entry of the table as the literal that it stands for.
 fn write_literal(kind: Atom, bracket: Bracket, text: &[u8], out: &mut Vec<u8>) {
-    // Some encoders mark every text from the table as a word, even one that no word can contain.
-    if kind == Atom::TableBytes || text.contains(&0) {
+    if matches!(kind, Atom::TableBytes | Atom::Bytes(_)) || text.contains(&0) {
         let length = text.len() as u32;
         let long = if bracket == Bracket::None { 9 } else { 8 };
         out.push(tag(bracket, long));
         out.extend_from_slice(&length.to_be_bytes());
         out.extend_from_slice(text);
     } else {
-        out.push(tag(bracket, if kind == Atom::TableWord { 0 } else { 4 }));
+        let is_word = matches!(kind, Atom::TableWord | Atom::Word);
+        out.push(tag(bracket, if is_word { 0 } else { 4 }));
         out.extend_from_slice(text);
         out.push(0);
+    }
+}
+
+/// Collects the texts that a message would enter.
+struct NewTexts<'a, 't> {
+    table: &'t CodeTable,
+    bytes: &'a [u8],
+    in_content: bool,
+    texts: BTreeSet<&'a [u8]>,
+}
+
+impl Observer for NewTexts<'_, '_> {
+    fn piece(&mut self, piece: Piece, start: usize, end: usize) -> Result<(), DecodeError> {
+        follow_content(&mut self.in_content, piece);
+        if let Piece::Atom { kind, .. } = piece
+            && !self.in_content
+            && let Some(text) = literal(self.bytes, kind, start, end)
+            && !self.table.numbers.contains_key(text)
+        {
+            self.texts.insert(text);
+        }
+        Ok(())
     }
 }
 
@@ -322,7 +372,7 @@ impl Observer for Compressor<'_, '_> {
                     self.out.push(number as u8);
                 } else {
                     self.out.extend_from_slice(&self.bytes[start..end]);
-                    if self.message_id == 0xfb && !self.table.enter(text) {
+                    if self.message_id == 0xfb && !self.table.enter(text, kind) {
                         return Err(DecodeError::limit(
                             start,
                             "bytes in the code table",

@@ -438,7 +438,7 @@ fn write_atom(bracket: Bracket, expression: &Expression, out: &mut Vec<u8>) -> W
                 Some(value) if Number::hexadecimal(value) == *number => {
                     out.push(tag(bracket, 3));
                     let mut digits = Vec::with_capacity(20);
-                    crate::literal::write_decimal(value as usize, &mut digits);
+                    crate::literal::write_decimal(value, &mut digits);
                     write_number(&digits, out);
                 }
                 None if !text.contains('E') => {

@@ -216,6 +216,10 @@ impl<'a, O: Observer> Parser<'a, O> {
                 self.piece(Piece::NoContent, self.at)?;
             }
             Parameter::Content => self.content()?,
+            // A string or number may stand for the word; lists and bytes name no protocol.
+            Parameter::Protocol if !matches!(self.peek(), Some(0x10..=0x15)) => {
+                return Err(self.expected("the name of a protocol, a word (10)"));
+            }
             _ => self.expression()?,
         }
         Ok(Step::Standard(parameter))

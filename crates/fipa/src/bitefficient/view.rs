@@ -3,12 +3,13 @@
 //! Look-ups cannot fail on bytes that the parser accepted. On other bytes a look-up just finds nothing.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 
 use super::Nibbles;
 use super::parse::{Layout, Parser, Step};
 use super::scan::{byte_string, find_end};
 use super::token::{Atom, Bracket};
-use crate::literal::{counted, unquote};
+use crate::literal::{unquote, unquote_bytes};
 use crate::parameter::Parameter;
 use crate::view::{AidRef, ContentRef, ExpressionRef, Expressions, NumberRef};
 use crate::{DateTime, Performative, string};
@@ -64,19 +65,17 @@ impl<'a> View<'a> {
                 match core::str::from_utf8(raw) {
                     Ok(text) => ContentRef::Text(unquote(text)),
                     // The standard names no character set for text.
-                    Err(_) => {
-                        let counted =
-                            counted(raw).filter(|(start, length)| raw.len() - start == *length);
-                        let start = counted.map_or(0, |(start, _)| start);
-                        ContentRef::Bytes(Cow::Borrowed(&raw[start..]))
-                    }
+                    Err(_) => ContentRef::Bytes(unquote_bytes(raw)),
                 }
             }
             0x00..=0x0d => ContentRef::Text(Cow::Borrowed("")),
             _ => match parser.take_expression()? {
                 ExpressionRef::Bytes(bytes) => ContentRef::Bytes(Cow::Borrowed(bytes)),
                 ExpressionRef::List(items) => {
-                    ContentRef::Text(Cow::Owned(string::expression_text(&items)))
+                    match String::from_utf8(string::expression_text(&items)) {
+                        Ok(text) => ContentRef::Text(Cow::Owned(text)),
+                        Err(error) => ContentRef::Bytes(Cow::Owned(error.into_bytes())),
+                    }
                 }
                 atom => ContentRef::Text(atom.text()?),
             },

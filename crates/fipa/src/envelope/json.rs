@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Envelope, EnvelopeParameters, EnvelopeRepresentation, Received};
+use crate::aid::longest_list;
 use crate::forms::{AidForm, AidRead, ContentForm, ContentRead, DateTimeRead};
 use crate::json::{guard, syntax_error};
 use crate::{Aid, DecodeError, EncodeError, EncodeProblem, Limits};
@@ -87,10 +88,24 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Envelope, DecodeError> {
         })?;
         Ok(revision.into())
     });
-    Ok(Envelope {
+    let envelope = Envelope {
         revisions: revisions.collect::<Result<_, _>>()?,
         base: read.base.into(),
-    })
+    };
+    let is_long = |part: &EnvelopeParameters| {
+        let lists = [
+            part.to.as_slice(),
+            part.from.as_slice(),
+            &part.intended_receivers,
+        ];
+        lists
+            .into_iter()
+            .any(|list| longest_list(list) > limits.agents)
+    };
+    if is_long(&envelope.base) || envelope.revisions.iter().any(is_long) {
+        return Err(DecodeError::too_many_agents(0, limits));
+    }
+    Ok(envelope)
 }
 
 #[derive(Serialize)]

@@ -3,6 +3,7 @@
 //! An envelope is a base and the revisions that message transport services on the way have added. No revision changes
 //! an earlier one. [`Envelope::current`] gives the values that count: the newest value of each parameter.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 pub mod bitefficient;
@@ -98,6 +99,8 @@ impl Envelope {
         for revision in &self.revisions {
             current.supersede(revision);
         }
+        let user_defined = self.revisions.into_iter().map(|it| it.user_defined);
+        current.supersede_user_defined(user_defined.flatten());
         current
     }
 
@@ -149,14 +152,25 @@ impl EnvelopeParameters {
         list(&mut self.intended_receivers, &newer.intended_receivers);
         value(&mut self.received, &newer.received);
         value(&mut self.transport_behaviour, &newer.transport_behaviour);
-        for (name, newer) in &newer.user_defined {
-            match self
-                .user_defined
-                .iter_mut()
-                .find(|(known, _)| known == name)
-            {
-                Some((_, value)) => value.clone_from(newer),
-                None => self.user_defined.push((name.clone(), newer.clone())),
+    }
+
+    /// A stranger's envelope may have tens of thousands of them, so none is searched for among all.
+    fn supersede_user_defined(&mut self, newer: impl Iterator<Item = (String, String)>) {
+        let mut newer = newer.peekable();
+        if newer.peek().is_none() {
+            return;
+        }
+        let mut places = BTreeMap::new();
+        for (place, (name, _)) in self.user_defined.iter().enumerate() {
+            places.entry(name.clone()).or_insert(place);
+        }
+        for (name, value) in newer {
+            match places.get(&name) {
+                Some(place) => self.user_defined[*place].1 = value,
+                None => {
+                    places.insert(name.clone(), self.user_defined.len());
+                    self.user_defined.push((name, value));
+                }
             }
         }
     }

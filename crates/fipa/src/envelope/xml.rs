@@ -69,7 +69,7 @@ fn write_parameters(
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
     out.extend_from_slice(b"<params index=\"");
-    write_decimal(index, out);
+    write_decimal(index as u64, out);
     out.extend_from_slice(b"\">");
     write_aids("to", &parameters.to, out)?;
     write_aids("from", parameters.from.as_slice(), out)?;
@@ -81,7 +81,7 @@ fn write_parameters(
     )?;
     if let Some(length) = parameters.payload_length {
         open("payload-length", out);
-        write_decimal(length as usize, out);
+        write_decimal(length, out);
         close("payload-length", out);
     }
     write_word(

@@ -12,6 +12,7 @@ mod guard;
 pub use guard::guard;
 pub(crate) use guard::syntax_error;
 
+use crate::aid::longest_list;
 use crate::forms::{MessageForm, MessageRead};
 use crate::{AclMessage, DecodeError, EncodeError, EncodeProblem, Limits, Representation};
 
@@ -43,8 +44,15 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> 
     match serde_json::from_slice::<MessageRead>(bytes) {
         Ok(message) => {
             let message = AclMessage::from(message);
-            let most = message.receivers.len().max(message.reply_to.len());
-            if most > limits.agents {
+            let lists = [
+                message.sender.as_slice(),
+                &message.receivers,
+                &message.reply_to,
+            ];
+            if lists
+                .into_iter()
+                .any(|list| longest_list(list) > limits.agents)
+            {
                 return Err(DecodeError::too_many_agents(0, limits));
             }
             Ok(message)

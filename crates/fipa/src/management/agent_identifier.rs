@@ -170,7 +170,13 @@ fn function_to_expression(function: &FunctionalTerm<'_>) -> Option<Expression> {
     let head = word(symbol.to_owned()).filter(|_| !matches!(symbol, "sequence" | "set"))?;
     let mut items = vec![head];
     match &function.arguments {
-        Arguments::Positional(terms) => items.extend(terms.iter().map(term_to_expression)),
+        Arguments::Positional(terms) => items.extend(terms.iter().map(|term| match term {
+            // As a word it would be the name of an argument.
+            Term::Text(text) if text.starts_with(':') => {
+                Expression::String(text.clone().into_owned())
+            }
+            term => term_to_expression(term),
+        })),
         Arguments::Named(parameters) => {
             for parameter in parameters {
                 items.push(word(format!(":{}", parameter.name))?);
@@ -179,4 +185,24 @@ fn function_to_expression(function: &FunctionalTerm<'_>) -> Option<Expression> {
         }
     }
     Some(Expression::List(items))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AclMessage, Limits, Performative, string};
+
+    /// Without its quotes such a text is the name of an argument.
+    #[test]
+    fn a_text_that_begins_with_a_colon_stays_a_text() {
+        let text = "(agent-identifier :name a@p :X-x (f \":low\" 1))";
+        let term = Term::parse(text, &Limits::DEFAULT).unwrap();
+        let aid = Aid::from_term(&term).unwrap();
+        assert_eq!(aid.to_term().to_string(), text);
+        let message = AclMessage::new(Performative::Inform).with_receiver(aid);
+        let mut bytes = Vec::new();
+        string::encode(&message, &mut bytes).unwrap();
+        let read = string::decode(&bytes, &Limits::DEFAULT).unwrap();
+        assert_eq!(read.receivers[0].to_term().to_string(), text);
+    }
 }

@@ -197,6 +197,8 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
             self.value(parameter)?;
         }
         self.end()?;
+        // Without content there is nothing in base64, and the parameter is one like any other.
+        layout.base64 &= layout.offsets.get(Parameter::Content).is_some();
         if layout.base64 {
             self.check_base64(&layout)?;
         }
@@ -217,6 +219,7 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
             Parameter::Receiver | Parameter::ReplyTo => self.aids("set", self.depth()),
             Parameter::ReplyBy => self.date_time(),
             Parameter::Content => self.content(),
+            Parameter::Protocol => self.protocol(),
             _ => self.expression(),
         }
     }
@@ -360,6 +363,16 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
             Ok(_) => Ok(()),
             Err(problem) => Err(DecodeError::new(start, problem.into())),
         }
+    }
+
+    /// Reads a word, or a string or number in its place. Lists and bytes name no protocol.
+    fn protocol(&mut self) -> Result<(), DecodeError> {
+        let first = self.lexer.skip_blanks();
+        let is_counted = first == Some(b'#') && matches!(self.lexer.peek()?, Token::Counted { .. });
+        if first == Some(b'(') || is_counted {
+            return Err(self.expected(self.lexer.at, "the name of a protocol, a word"));
+        }
+        self.expression()
     }
 
     fn content(&mut self) -> Result<(), DecodeError> {

@@ -10,6 +10,7 @@ use super::encode::Owner;
 use super::lex::{Lexer, Token};
 use super::parse::{AidParameter, JADE_ENCODING, Layout, is_keyword};
 use super::write_expression;
+use crate::literal::unescape;
 use crate::parameter::Parameter;
 use crate::view::{AidRef, ContentRef, ExpressionRef, Expressions, NumberRef};
 use crate::{DateTime, Number, Performative, base64, is_word};
@@ -112,19 +113,6 @@ fn text(bytes: &[u8], start: usize, end: usize) -> &str {
         .unwrap_or_default()
 }
 
-/// Undoes `\"`.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(quote) = memchr::memmem::find(rest, b"\\\"") {
-        out.extend_from_slice(&rest[..quote]);
-        out.push(b'"');
-        rest = &rest[quote + 2..];
-    }
-    out.extend_from_slice(rest);
-    out
-}
-
 /// Steps over a value: an atom or everything up to the matching parenthesis.
 fn skip_value(lexer: &mut Lexer<'_>) -> Option<()> {
     let mut depth = 0usize;
@@ -195,11 +183,11 @@ pub(crate) fn expression_view(text: &[u8]) -> Option<ExpressionRef<'_>> {
     take_expression(&mut Lexer::new(text, 0))
 }
 
-/// A list in the form of this encoding.
-pub(crate) fn expression_text(items: &Expressions<'_>) -> String {
+/// A list in the form of this encoding. Byte strings in it need not be UTF-8.
+pub(crate) fn expression_text(items: &Expressions<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     write_expression(&ExpressionRef::List(items.clone()).to_owned(), &mut out);
-    String::from_utf8_lossy(&out).into_owned()
+    out
 }
 
 /// A checked AID.

@@ -26,12 +26,18 @@ impl<'a> Elements<'a> {
     }
 
     /// Reads text as an expression of the String encoding. Any other text is a string.
-    pub(super) fn expression(&self, text: &str, offset: usize) -> Result<Expression, DecodeError> {
+    pub(super) fn expression(
+        &mut self,
+        text: &str,
+        offset: usize,
+    ) -> Result<Expression, DecodeError> {
         if is_word(text.as_bytes()) {
             return Ok(Expression::Word(text.to_owned()));
         }
         match check_expression(text.as_bytes(), &self.limits) {
-            Ok(_) => {
+            Ok(values) => {
+                // The element counts for one of them.
+                self.count_values(values.saturating_sub(1), offset)?;
                 if let Some(expression) = expression_view(text.as_bytes()) {
                     return Ok(expression.to_owned());
                 }

@@ -54,7 +54,8 @@ impl Element<'_> {
         // A check for duplicates would take quadratic time. The first attribute of a name counts.
         for attribute in attributes.with_checks(false) {
             let attribute = attribute.map_err(|error| self.syntax(error))?;
-            if attribute.key.local_name().into_inner() == name {
+            // An attribute with a prefix, such as `xml:id`, is not FIPA's.
+            if attribute.key.into_inner() == name {
                 let value = attribute.normalized_value(XmlVersion::Implicit1_0);
                 return value.map(Some).map_err(|error| self.syntax(error));
             }
@@ -140,11 +141,16 @@ impl<'a> Elements<'a> {
         if self.depth > limit {
             return Err(DecodeError::limit(offset, "nested elements", limit));
         }
+        self.count_values(1, offset)?;
+        Ok(Element { start, offset })
+    }
+
+    pub(super) fn count_values(&mut self, count: usize, offset: usize) -> Result<(), DecodeError> {
         self.values_left = self
             .values_left
-            .checked_sub(1)
+            .checked_sub(count)
             .ok_or_else(|| DecodeError::limit(offset, "values", self.limits.values))?;
-        Ok(Element { start, offset })
+        Ok(())
     }
 
     /// Leaves the element we are in if it is an empty one.

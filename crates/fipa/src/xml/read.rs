@@ -7,6 +7,7 @@ use crate::{
     base64,
 };
 use alloc::borrow::ToOwned;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Reads a message, which must be the whole document.
@@ -32,6 +33,12 @@ struct MessageReader<'a> {
     elements: Elements<'a>,
     /// The place of the statement that the content is base64.
     base64: Option<usize>,
+}
+
+/// Whether the parameter says that the content is base64.
+fn marks_base64((name, value): &(String, Expression)) -> bool {
+    let is_base64 = |value: &str| value.eq_ignore_ascii_case("base64");
+    name.eq_ignore_ascii_case(JADE_ENCODING) && value.as_str().is_some_and(is_base64)
 }
 
 impl<'a> MessageReader<'a> {
@@ -93,16 +100,10 @@ impl<'a> MessageReader<'a> {
                 }
                 _ => {
                     let parameter = self.elements.user_defined(&element)?;
-                    if parameter.0.eq_ignore_ascii_case(JADE_ENCODING)
-                        && parameter
-                            .1
-                            .as_str()
-                            .is_some_and(|value| value.eq_ignore_ascii_case("base64"))
-                    {
+                    if marks_base64(&parameter) {
                         self.base64 = Some(element.offset());
-                    } else {
-                        message.user_defined.push(parameter);
                     }
+                    message.user_defined.push(parameter);
                 }
             }
         }
@@ -117,6 +118,10 @@ impl<'a> MessageReader<'a> {
                 return Err(DecodeError::new(offset, DecodeProblem::Syntax(problem)));
             }
             message.content = Some(Content::Bytes(base64::decode(text.as_bytes())));
+            // Without content it is a parameter like any other.
+            message
+                .user_defined
+                .retain(|parameter| !marks_base64(parameter));
         }
         Ok(message)
     }

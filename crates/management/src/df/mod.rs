@@ -13,7 +13,7 @@ use sealbus_fipa::sl::{Content, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::catalogue::{Catalogue, Former};
-use super::dialogue::{action, answer, apology, name_limit, read, replace_act, turn_down};
+use super::dialogue::{action, answer, name_limit, read, replace_act, turn_down};
 use super::subscribers::{self, Subscribers, TurnedDown};
 use super::{DirectoryLimits, LoadError, Requester, unix_ms};
 use federation::Federation;
@@ -212,7 +212,7 @@ impl Df {
                 Change::Subscription(change) => self.subscribers.revert(change, &self.entries),
             }
         }
-        outcome.into_apologies(error)
+        outcome.into_failures(error)
     }
 
     /// Handles a message. `now` is the time of its reception.
@@ -300,11 +300,6 @@ impl Df {
         name_limit(&mut done, limit);
         // The requester is answered first, then the subscribers are notified.
         outcome.messages.insert(0, done);
-        if !outcome.batch.is_empty() {
-            outcome
-                .apologies
-                .push(apology(&self.own, message, asked.clone()));
-        }
         Ok(())
     }
 }

@@ -274,6 +274,9 @@ impl<'a> Reader<'a> {
     fn aids(&mut self, depth: usize) -> Result<Vec<Aid>, DecodeError> {
         let mut aids = Vec::new();
         while self.peek() != Some(0x01) {
+            if aids.len() >= self.limits.agents {
+                return Err(DecodeError::too_many_agents(self.at, &self.limits));
+            }
             aids.push(self.aid(depth)?);
         }
         self.at += 1;

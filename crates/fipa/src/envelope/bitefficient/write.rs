@@ -87,7 +87,7 @@ fn write_part(
     if let Some(length) = parameters.payload_length {
         out.push(0x06);
         let mut digits = Vec::with_capacity(20);
-        write_decimal(length as usize, &mut digits);
+        write_decimal(length, &mut digits);
         write_number(&digits, out);
     }
     write_optional(

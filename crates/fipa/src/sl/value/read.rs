@@ -259,19 +259,85 @@ struct VariantContent<'t, 'a> {
     frame: &'t Term<'a>,
 }
 
+impl<'t, 'a> VariantContent<'t, 'a> {
+    /// The only argument; without one, the frame itself.
+    fn value(&self) -> &'t Term<'a> {
+        match self.frame {
+            Term::Function(frame) => match &frame.arguments {
+                Arguments::Positional(terms) if terms.len() == 1 => &terms[0],
+                _ => self.frame,
+            },
+            other => other,
+        }
+    }
+
+    /// Whether the variant's name stands alone.
+    fn is_bare(&self) -> bool {
+        match self.frame {
+            Term::Function(frame) => !frame.has_arguments(),
+            _ => true,
+        }
+    }
+}
+
 impl<'de> Deserializer<'de> for VariantContent<'_, '_> {
     type Error = ValueError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
-        match self.frame {
-            Term::Function(frame) => match &frame.arguments {
-                Arguments::Positional(terms) if terms.len() == 1 => {
-                    terms[0].deserialize_any(visitor)
-                }
-                _ => self.frame.deserialize_any(visitor),
-            },
-            other => other.deserialize_any(visitor),
+        self.value().deserialize_any(visitor)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
+        self.value().deserialize_bool(visitor)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
+        self.value().deserialize_str(visitor)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
+        self.value().deserialize_string(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
+        if self.is_bare() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
         }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ValueError> {
+        if self.is_bare() {
+            visitor.visit_unit()
+        } else {
+            self.value().deserialize_unit_struct(name, visitor)
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ValueError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ValueError> {
+        self.value().deserialize_enum(name, variants, visitor)
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -287,7 +353,7 @@ impl<'de> Deserializer<'de> for VariantContent<'_, '_> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf seq tuple tuple_struct map
+        identifier ignored_any
     }
 }

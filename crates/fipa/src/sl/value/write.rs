@@ -3,6 +3,7 @@
 use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 use alloc::string::ToString;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use serde::ser::{
@@ -17,12 +18,16 @@ use crate::forms::DATE_TIME;
 use crate::sl::{Float, Parameter, Term};
 
 pub(super) fn term<T: Serialize + ?Sized>(value: &T) -> Result<Term<'static>, ValueError> {
-    written(value.serialize(Writer { by_position: false })?)
+    written(value.serialize(Writer::default())?)
 }
 
 /// A struct as a frame whose slots have no names.
 pub(super) fn by_position<T: Serialize + ?Sized>(value: &T) -> Result<Term<'static>, ValueError> {
-    written(value.serialize(Writer { by_position: true })?)
+    let writer = Writer {
+        by_position: true,
+        ..Writer::default()
+    };
+    written(value.serialize(writer)?)
 }
 
 fn written(term: Option<Term<'static>>) -> Result<Term<'static>, ValueError> {
@@ -30,9 +35,22 @@ fn written(term: Option<Term<'static>>) -> Result<Term<'static>, ValueError> {
 }
 
 /// Writes one value; `None` is no term.
+#[derive(Clone, Copy, Default)]
 struct Writer {
     /// Whether the slots of a struct have no names. The slots of structs in it have names.
     by_position: bool,
+    /// Whether the value is the content of a variant, whose name a struct takes.
+    in_variant: bool,
+}
+
+impl Writer {
+    /// A variant keeps its own name in another one: it becomes the only argument of that one.
+    fn variant(self, term: Term<'static>) -> Term<'static> {
+        match self.in_variant {
+            true => Term::function("", vec![term]),
+            false => term,
+        }
+    }
 }
 
 type Written = Result<Option<Term<'static>>, ValueError>;
@@ -144,21 +162,26 @@ impl Serializer for Writer {
         variant: &'static str,
         value: &T,
     ) -> Written {
-        Ok(Some(match value.serialize(self)? {
+        let content = Self {
+            in_variant: true,
+            ..self
+        };
+        let term = match value.serialize(content)? {
             Some(Term::Function(mut frame)) => {
                 frame.symbol = Cow::Borrowed(variant);
                 Term::Function(frame)
             }
             other => Term::function(variant, other.into_iter().collect()),
-        }))
+        };
+        Ok(Some(self.variant(term)))
     }
 
     fn serialize_seq(self, length: Option<usize>) -> Result<Items, ValueError> {
-        Ok(Items::new(None, length.unwrap_or(0)))
+        Ok(Items::new(None, length.unwrap_or(0), Self::default()))
     }
 
     fn serialize_tuple(self, length: usize) -> Result<Items, ValueError> {
-        Ok(Items::new(None, length))
+        Ok(Items::new(None, length, Self::default()))
     }
 
     fn serialize_tuple_struct(
@@ -166,7 +189,7 @@ impl Serializer for Writer {
         name: &'static str,
         length: usize,
     ) -> Result<Items, ValueError> {
-        Ok(Items::new(Some(name), length))
+        Ok(Items::new(Some(name), length, Self::default()))
     }
 
     fn serialize_tuple_variant(
@@ -176,7 +199,7 @@ impl Serializer for Writer {
         variant: &'static str,
         length: usize,
     ) -> Result<Items, ValueError> {
-        Ok(Items::new(Some(variant), length))
+        Ok(Items::new(Some(variant), length, self))
     }
 
     fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, ValueError> {
@@ -190,7 +213,11 @@ impl Serializer for Writer {
         name: &'static str,
         length: usize,
     ) -> Result<ObjectSlots, ValueError> {
-        Ok(ObjectSlots::new(name, length, self.by_position))
+        let writer = Self {
+            in_variant: false,
+            ..self
+        };
+        Ok(ObjectSlots::new(name, length, writer))
     }
 
     fn serialize_struct_variant(
@@ -200,7 +227,7 @@ impl Serializer for Writer {
         variant: &'static str,
         length: usize,
     ) -> Result<ObjectSlots, ValueError> {
-        Ok(ObjectSlots::new(variant, length, self.by_position))
+        Ok(ObjectSlots::new(variant, length, self))
     }
 }
 
@@ -208,13 +235,15 @@ impl Serializer for Writer {
 struct Items {
     symbol: Option<&'static str>,
     terms: Vec<Term<'static>>,
+    writer: Writer,
 }
 
 impl Items {
-    fn new(symbol: Option<&'static str>, length: usize) -> Self {
+    fn new(symbol: Option<&'static str>, length: usize, writer: Writer) -> Self {
         Self {
             symbol,
             terms: Vec::with_capacity(length),
+            writer,
         }
     }
 
@@ -224,10 +253,11 @@ impl Items {
     }
 
     fn finish(self) -> Written {
-        Ok(Some(match self.symbol {
+        let term = match self.symbol {
             Some(symbol) => Term::function(symbol, self.terms),
             None => Term::Sequence(self.terms),
-        }))
+        };
+        Ok(Some(self.writer.variant(term)))
     }
 }
 
@@ -257,15 +287,15 @@ items! {
 struct ObjectSlots {
     symbol: &'static str,
     slots: Vec<(&'static str, Option<Term<'static>>)>,
-    by_position: bool,
+    writer: Writer,
 }
 
 impl ObjectSlots {
-    fn new(symbol: &'static str, length: usize, by_position: bool) -> Self {
+    fn new(symbol: &'static str, length: usize, writer: Writer) -> Self {
         Self {
             symbol,
             slots: Vec::with_capacity(length),
-            by_position,
+            writer,
         }
     }
 
@@ -274,16 +304,16 @@ impl ObjectSlots {
         name: &'static str,
         value: &T,
     ) -> Result<(), ValueError> {
-        let value = value.serialize(Writer { by_position: false })?;
+        let value = value.serialize(Writer::default())?;
         self.slots.push((name, value));
         Ok(())
     }
 
     fn finish(self) -> Written {
         let given = |(name, value): (&'static str, Option<_>)| Some(Parameter::new(name, value?));
-        if !self.by_position {
+        if !self.writer.by_position {
             let slots = self.slots.into_iter().filter_map(given).collect();
-            return Ok(Some(Term::frame(self.symbol, slots)));
+            return Ok(Some(self.writer.variant(Term::frame(self.symbol, slots))));
         }
         let mut slots = self.slots;
         while slots.pop_if(|(_, value)| value.is_none()).is_some() {}
@@ -295,7 +325,9 @@ impl ObjectSlots {
             })
         });
         let terms = terms.collect::<Result<_, _>>()?;
-        Ok(Some(Term::function(self.symbol, terms)))
+        Ok(Some(
+            self.writer.variant(Term::function(self.symbol, terms)),
+        ))
     }
 }
 

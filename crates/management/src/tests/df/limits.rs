@@ -135,6 +135,46 @@ fn what_could_not_be_kept_is_taken_back_and_said() {
     );
 }
 
+/// A directory commits the changes of several requests together.
+#[test]
+fn all_that_ask_beside_a_change_that_is_not_kept_are_answered() {
+    let mut df = df();
+    let search = DfFunction::Search(DfAgentDescription::default(), SearchConstraints::all());
+    let register = DfFunction::Register(offers("seller@factory", "selling"));
+    let _ = df.handle(&wants("selling"), &agent("buyer@factory"), now());
+    let mut round = df.handle(
+        &asks("seller@factory", &register),
+        &agent("seller@factory"),
+        now(),
+    );
+    for message in [
+        asks("a@factory", &search),
+        asks("a@factory", &register),
+        request("a@factory", "nonsense"),
+    ] {
+        round.append(df.handle(&message, &agent("a@factory"), now()));
+    }
+    let full = sealbus_store::StoreError::TooLarge { length: 1 };
+    let failures = df.revert(round, &full);
+    let receivers: Vec<_> = failures.iter().map(|it| it.receivers[0].clone()).collect();
+    assert_eq!(
+        receivers,
+        ["seller@factory", "a@factory", "a@factory", "a@factory"].map(aid)
+    );
+    let action = "((action (agent-identifier :name df@factory) ";
+    for (failure, begins) in told(&failures).into_iter().zip([
+        format!("{action}(register "),
+        format!("{action}(search "),
+        format!("{action}(register "),
+        "((internal-error ".to_owned(),
+    ]) {
+        let (performative, content) = failure;
+        assert_eq!(performative, "failure");
+        assert!(content.starts_with(&begins), "{content}");
+        assert!(content.contains("too large for the store"), "{content}");
+    }
+}
+
 #[test]
 fn all_agents_of_another_platform_share_what_it_may_register() {
     let mut df = Df::new(

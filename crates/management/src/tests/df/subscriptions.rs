@@ -198,3 +198,24 @@ fn an_agent_of_another_platform_subscribes_only_if_it_may_register() {
     let outcome = df.handle(&cancel, &foreign(true), now());
     assert_eq!(one(&outcome.messages).0, "inform");
 }
+
+#[test]
+fn a_subscription_that_is_turned_down_leaves_the_one_before() {
+    let mut df = Df::new(
+        aid("df@factory"),
+        DirectoryLimits {
+            subscription_length: 2000,
+            ..DirectoryLimits::default()
+        },
+    );
+    let agreed = df.handle(&wants("selling"), &agent("buyer@factory"), now());
+    assert_eq!(one(&agreed.messages).0, "agree");
+    // The same agent, in the same conversation.
+    let long = wants(&"x".repeat(3000));
+    let refused = df.handle(&long, &agent("buyer@factory"), now());
+    assert_eq!(one(&refused.messages).0, "refuse");
+    assert!(refused.batch.is_empty());
+    let seller = offers("seller@factory", "selling");
+    let register = DfFunction::Register(seller.clone());
+    assert_eq!(notices(&mut df, "seller@factory", register), [[seller]]);
+}
