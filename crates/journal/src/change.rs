@@ -2,6 +2,9 @@
 
 use crate::record::{self, CommonHeader, HEADER, Kind};
 
+/// The most separate stretches of removed records in a stream, and in one change.
+pub(crate) const MOST_STRETCHES: usize = 65_536;
+
 /// A change of the known facts about a stream's records.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {

@@ -1,9 +1,12 @@
 //! Tests with a disk that takes only a number of bytes, or does not synchronise.
 
+mod errors;
+
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,7 +24,7 @@ pub(crate) struct FailingDisk {
     pub(crate) refuses_to_synchronise: AtomicBool,
     /// Whether the redo log finds no room, which it needs more of than the streams' files.
     pub(crate) refuses_log: AtomicBool,
-    /// Whether refused entries cannot be cut off the redo log.
+    /// Whether refused records and entries cannot be cut off.
     pub(crate) refuses_to_cut: AtomicBool,
     /// Whether the segments behind the redo log do not reach the disk.
     pub(crate) refuses_to_settle: AtomicBool,
@@ -29,8 +32,29 @@ pub(crate) struct FailingDisk {
     pub(crate) refuses_to_remove: AtomicBool,
     /// How often records were synchronised.
     synchronised: AtomicU64,
+    /// How often something was to be written.
+    writes: AtomicU64,
     /// Held by a test that lets the disk wait.
     gate: Mutex<()>,
+    /// Held by a test that lets the segments behind the redo log wait.
+    settling: Mutex<()>,
+}
+
+/// The folders whose names do not get to the disk.
+static UNNAMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+thread_local! {
+    /// The folders whose names this thread has synchronised.
+    static NAMED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// As that of `sealbus_files`, unless a test lets it fail.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    if UNNAMED.lock().contains(folder) {
+        return Err(io::Error::other("the disk refuses to"));
+    }
+    NAMED.with_borrow_mut(|named| named.push(folder.to_owned()));
+    sealbus_files::sync_folder(folder)
 }
 
 impl FailingDisk {
@@ -42,6 +66,7 @@ impl FailingDisk {
 
     /// Fails as a full disk would, after it has written as much as it still can.
     pub(crate) fn write(&self, file: &File, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.writes.fetch_add(1, Ordering::SeqCst);
         drop(self.gate.lock());
         let left = self.room.load(Ordering::SeqCst) as usize;
         if left < buffer.len() {
@@ -57,6 +82,13 @@ impl FailingDisk {
             disk.synchronised.fetch_add(1, Ordering::SeqCst);
         }
         Self::check(disk, |disk| &disk.refuses_to_synchronise)
+    }
+
+    pub(crate) fn settle(disk: &Option<Arc<Self>>) -> io::Result<()> {
+        if let Some(disk) = disk {
+            drop(disk.settling.lock());
+        }
+        Self::check(disk, |disk| &disk.refuses_to_settle)
     }
 
     pub(crate) fn check(disk: &Option<Arc<Self>>, of: fn(&Self) -> &AtomicBool) -> io::Result<()> {
@@ -80,12 +112,15 @@ impl FailingDisk {
     }
 }
 
-fn append(stream: &Stream, payload: &str) -> Result<u64, JournalError> {
-    let record = NewRecord {
+fn record(payload: &str) -> NewRecord {
+    NewRecord {
         payload: payload.to_owned().into(),
         ..NewRecord::default()
-    };
-    stream.append(record).unwrap().wait()
+    }
+}
+
+fn append(stream: &Stream, payload: &str) -> Result<u64, JournalError> {
+    stream.append(record(payload)).unwrap().wait()
 }
 
 /// Opens the journal again, which must be whole, and reads the payloads of its stream `s`.
@@ -235,13 +270,9 @@ fn what_the_redo_log_refuses_does_not_come_back() {
     let journal = disk.open_with(folder.path(), LOGGED);
     let streams = ["s", "t", "u"].map(|name| journal.open_stream(name, short_segments()).unwrap());
     let append_to_all = |text: &str| {
-        let record = NewRecord {
-            payload: text.to_owned().into(),
-            ..NewRecord::default()
-        };
         let written = streams
             .each_ref()
-            .map(|stream| stream.append(record.clone()).unwrap());
+            .map(|stream| stream.append(record(text)).unwrap());
         written.map(|written| written.wait().is_ok())
     };
     assert_eq!(append_to_all("one"), [true; 3]);

@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Bytes of a journal that differ from the written ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The file.
+    /// The file, or the folder of a stream that another folder has, too.
     pub file: PathBuf,
     /// The offset of the damage in the file, in bytes.
     pub offset: u64,

@@ -2,7 +2,7 @@
 
 mod streams;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,9 @@ use sealbus_files::make_folder;
 
 use crate::error::JournalError;
 use crate::queue::Queue;
-use crate::recovery::open_streams;
+use crate::recovery::{ByName, open_streams};
 use crate::redo::{self, Redo};
 use crate::report::OpenReport;
-use crate::state::StreamShared;
 use crate::writer::Writer;
 
 /// The lock file, held by the process that has the journal open.
@@ -66,7 +65,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct Streams {
-    by_name: HashMap<String, Arc<StreamShared>>,
+    by_name: ByName,
     last: u64,
 }
 
@@ -89,13 +88,16 @@ impl Journal {
         make_folder(folder).map_err(|error| JournalError::file("make", folder, error))?;
         let lock = lock(folder)?;
         let mut report = OpenReport::default();
+        let opened = File::open(folder).ok();
         redo::recover(folder, &mut report)?;
-        let streams = open_streams(folder, &mut report)?;
-        let last = streams.iter().map(|stream| stream.id).max().unwrap_or(0);
-        let mut by_name = HashMap::new();
-        for stream in streams {
-            by_name.insert(stream.name.clone(), stream);
-        }
+        let (by_name, last) = open_streams(folder, &mut report)?;
+        // An earlier process may have ended before its last bytes were on disk. Later records say that these are.
+        let newest = by_name.values().filter_map(|stream| {
+            let state = stream.state.lock();
+            state.segments.last().map(|segment| segment.path.clone())
+        });
+        let newest: HashSet<PathBuf> = newest.collect();
+        redo::synchronise(folder, opened.as_ref(), &newest)?;
         let queue = Arc::new(Queue::new(config.waiting_bytes));
         let log = Redo::new(folder, config.redo_bytes.min(1 << 30));
         let mut writer = Writer::new(queue.clone(), log, config.separate_streams);
@@ -191,6 +193,7 @@ fn lock(folder: &Path) -> Result<File, JournalError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::StreamConfig;
 
     #[test]
     fn a_copy_of_its_lock_file_does_not_keep_a_closed_journal_locked() {
@@ -203,5 +206,23 @@ mod tests {
         journal.close();
         open().unwrap();
         drop(copy);
+    }
+
+    #[test]
+    fn streams_that_were_removed_take_no_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(folder.path(), JournalConfig::default()).unwrap();
+        journal
+            .open_stream("kept", StreamConfig::default())
+            .unwrap();
+        for number in 0..30 {
+            let name = format!("s{number}");
+            let stream = journal.open_stream(&name, StreamConfig::default());
+            let removed = journal.remove_stream(&stream.unwrap()).unwrap();
+            removed.wait().unwrap();
+        }
+        let known = journal.inner.streams.lock().by_name.capacity();
+        assert!(known < 10, "{known}");
+        assert_eq!(journal.streams().len(), 1);
     }
 }

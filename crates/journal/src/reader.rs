@@ -48,6 +48,8 @@ pub struct Reader {
 struct OpenSegment {
     segment: Arc<Segment>,
     file: File,
+    /// The number that the next bytes bear.
+    number: u64,
     offset: u32,
     /// Bytes of the file from `offset` on.
     ahead: Bytes,
@@ -188,7 +190,7 @@ impl Reader {
                     None => return Ok(false),
                 }
             };
-            let (offset, end) = {
+            let (place, end) = {
                 let readable = segment.readable.lock();
                 (readable.place_of(self.next), readable.next)
             };
@@ -197,10 +199,12 @@ impl Reader {
             }
             match File::open(&segment.path) {
                 Ok(file) => {
-                    let offset = offset.unwrap_or(segment.header.length() as u32);
+                    let header = &segment.header;
+                    let (number, offset) = place.unwrap_or((header.first, header.length() as u32));
                     self.open = Some(OpenSegment {
                         segment,
                         file,
+                        number,
                         offset,
                         ahead: Bytes::new(),
                     });
@@ -252,9 +256,13 @@ impl Reader {
             header
                 .check_body(&open.ahead)
                 .map_err(|problem| open.damaged(problem))?;
+            if header.number != open.number {
+                return Err(open.damaged("the record is not the one that is to follow"));
+            }
             let whole = open.ahead.split_to(header.length().min(open.ahead.len()));
             open.offset = open.offset.saturating_add(header.length() as u32);
             if header.kind == Kind::Record {
+                open.number += 1;
                 return Ok(Step::Found(Record::slice(&header, &whole)));
             }
         }

@@ -1,6 +1,8 @@
 //! Recovery: opens the files that an earlier process left.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,37 +15,77 @@ use crate::change::Change;
 use crate::error::{Damage, JournalError};
 use crate::record::Kind;
 use crate::report::{OpenReport, TornTail};
-use crate::segment::{End, Segment, SegmentHeader, UNFINISHED, scan};
+use crate::segment::{End, Segment, SegmentHeader, UNFINISHED, file_name, scan};
 use crate::span::Spans;
 use crate::state::{StreamConfig, StreamShared, StreamState};
-use crate::tail::REMOVED;
+use crate::tail::{REMOVED, remove_aside, remove_folder};
 
 /// The longest file that is taken for a segment. No segment was ever written longer.
 pub(crate) const LONGEST_FILE: u64 = (1 << 30) + (256 << 20);
 /// No segment has a longer header.
 pub(crate) const LONGEST_HEADER: u64 = 4096;
 
-/// Opens the streams of a journal's folder.
+/// The streams of a journal, by name.
+pub(crate) type ByName = HashMap<String, Arc<StreamShared>>;
+
+/// Opens the streams of a journal's folder. Also returns the highest number of a stream's folder.
 pub(crate) fn open_streams(
     folder: &Path,
     report: &mut OpenReport,
-) -> Result<Vec<Arc<StreamShared>>, JournalError> {
-    let mut streams = Vec::new();
+) -> Result<(ByName, u64), JournalError> {
+    let mut folders = Vec::new();
     for path in entries(folder)? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(REMOVED) {
-            fs::remove_dir_all(&path)
-                .map_err(|error| JournalError::file("remove", &path, error))?;
-            continue;
-        }
-        let Some(id) = id_of(&path) else {
-            continue;
-        };
-        if let Some(stream) = open_stream(&path, id, report)? {
-            streams.push(Arc::new(stream));
+        let name = path.file_name().unwrap_or_default();
+        let is_aside = name.to_string_lossy().starts_with(REMOVED);
+        if is_aside {
+            remove_aside(&path)?;
+        } else if let Some(id) = id_of(&path) {
+            folders.push((id, path));
         }
     }
-    Ok(streams)
+    folders.sort();
+    let (mut streams, mut last) = (ByName::new(), 0);
+    for (id, path) in folders {
+        // Also that of a folder that cannot be opened: the redo log finds folders by their numbers.
+        last = id;
+        if let Some(stream) = open_stream(&path, id, report)? {
+            insert(&mut streams, Arc::new(stream), report)?;
+        }
+    }
+    Ok((streams, last))
+}
+
+/// Takes a stream in. Of several folders with one name, the newest with contents counts: an attempt to make the stream may
+/// have left an empty one, and a stream of that name may have been removed, and be back after a power cut.
+fn insert(
+    streams: &mut ByName,
+    stream: Arc<StreamShared>,
+    report: &mut OpenReport,
+) -> Result<(), JournalError> {
+    let mut earlier = match streams.entry(stream.name.clone()) {
+        Entry::Occupied(earlier) => earlier,
+        Entry::Vacant(free) => {
+            free.insert(stream);
+            return Ok(());
+        }
+    };
+    let other = match stream.is_blank() {
+        true => stream,
+        false => earlier.insert(stream),
+    };
+    if other.is_blank() {
+        return remove_folder(&other.folder);
+    }
+    let counts = earlier.get().folder.display();
+    report.damaged.push(Damage {
+        problem: format!(
+            "it is the stream {} once more, and {counts} counts",
+            other.name
+        ),
+        file: other.folder.clone(),
+        offset: 0,
+    });
+    Ok(())
 }
 
 /// The number of the stream that a folder belongs to.
@@ -91,8 +133,8 @@ fn open_stream(
         return Ok(None);
     };
     let mut state = opened.state;
-    report.records += state.next - state.first;
     state.settle();
+    report.records += state.next - state.first;
     let end = watch::Sender::new(state.next);
     Ok(Some(StreamShared {
         id,
@@ -149,6 +191,14 @@ impl Opened {
         };
         if self.name.as_ref().is_some_and(|name| *name != header.name) {
             let problem = format!("it belongs to another stream, {}", header.name);
+            self.damaged(path, 0, problem, is_newest, report);
+            return Ok(());
+        }
+        if path.file_name() != Some(OsStr::new(&file_name(header.first))) {
+            let problem = format!(
+                "it begins with record {}, and its name says otherwise",
+                header.first
+            );
             self.damaged(path, 0, problem, is_newest, report);
             return Ok(());
         }

@@ -10,13 +10,16 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use sealbus_files::{sync_file_system, sync_folder};
+use sealbus_files::sync_file_system;
+#[cfg(not(test))]
+use sealbus_files::sync_folder;
 
 #[cfg(test)]
-use crate::disk_full::FailingDisk;
+use crate::disk_full::{FailingDisk, sync_folder};
 use crate::error::JournalError;
 use crate::record::micros_of;
 use crate::recovery::entries;
@@ -24,7 +27,7 @@ use crate::replay::{Place, replay};
 use crate::report::OpenReport;
 use crate::segment::Segment;
 use crate::state::{StreamConfig, StreamShared};
-use crate::tail::{REMOVED, Tail, remove_folder};
+use crate::tail::{REMOVED, Tail, remove_aside, remove_folder};
 
 /// The folder of the log in that of the journal. Streams have folders with numbers.
 const REDO: &str = "redo";
@@ -46,8 +49,9 @@ pub(crate) struct Redo {
     settling: Option<JoinHandle<Result<(), JournalError>>>,
     /// Whether the last group did not get into the log. A full disk has more room once the file is gone.
     has_refused: bool,
-    /// Whether the last synchronisation of segments failed.
-    has_failed: bool,
+    /// Whether a segment did not get to the disk since the last attempt to settle the full files began, or in it. The
+    /// segments may have lost any bytes that were not on disk, so the log's are written into them again.
+    pub(crate) suspect: Arc<AtomicBool>,
     #[cfg(test)]
     pub(crate) disk: Option<Arc<FailingDisk>>,
 }
@@ -63,25 +67,26 @@ impl Redo {
             full: Vec::new(),
             settling: None,
             has_refused: false,
-            has_failed: false,
+            suspect: Arc::default(),
             #[cfg(test)]
             disk: None,
         }
     }
 
-    /// Whether the next group needs another file: the present one is long enough, or could not grow.
+    /// Whether the next group needs another file: the present one is long enough, could not grow, or has a name that may
+    /// not be on disk.
     pub(crate) fn is_full(&self) -> bool {
         self.tail.as_ref().is_some_and(|tail| {
             let segment = tail.segment();
             let has_entries = segment.readable.lock().next > segment.header.first;
-            has_entries && (self.has_refused || tail.is_full(0))
+            segment.unnamed.is_some() || has_entries && (self.has_refused || tail.is_full(0))
         })
     }
 
     /// Makes room for a group. If the file is full, the segments have everything that it has.
     pub(crate) fn begin(&mut self) -> Result<(), JournalError> {
-        if self.is_full() {
-            self.next_file()?;
+        if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.wait();
         }
         if self.tail.is_none() {
             let folder = self.journal.join(REDO);
@@ -92,11 +97,14 @@ impl Redo {
                 ..StreamConfig::default()
             };
             let stream = StreamShared::make(folder, 0, REDO, config)?;
-            self.tail = Some(Tail::new(Arc::new(stream)));
+            self.tail = Some(Tail::new(Arc::new(stream), Arc::default()));
         }
         #[cfg(test)]
         if let Some(tail) = &mut self.tail {
             tail.disk.clone_from(&self.disk);
+        }
+        if self.is_full() {
+            self.next_file()?;
         }
         Ok(())
     }
@@ -144,11 +152,11 @@ impl Redo {
     fn next_file(&mut self) -> Result<(), JournalError> {
         self.wait();
         if let Some(tail) = &mut self.tail {
-            let full = tail.segment().path.clone();
             tail.roll()?;
             let segments = &mut tail.stream.state.lock().segments;
-            segments.drain(..segments.len() - 1);
-            self.full.push(full);
+            let former = segments.len() - 1;
+            let full = segments.drain(..former).map(|it| it.path.clone());
+            self.full.extend(full);
             self.has_refused = false;
         }
         let settle = self.settle();
@@ -168,21 +176,37 @@ impl Redo {
         }
     }
 
+    /// Removes the full files, unless a segment did not get to the disk meanwhile: the writer, which calls this, may have
+    /// got the system's only report of it.
     fn settled(&mut self, result: Result<(), JournalError>) {
-        self.has_failed = result.is_err();
-        match result {
-            Ok(()) => self.full.clear(),
-            Err(error) => {
-                tracing::error!(journal = %self.journal.display(), %error, "the redo log could not be settled: its files stay, and it is tried again");
-            }
+        let removed = result.and_then(|()| match self.suspect.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.remove_full(),
+        });
+        if let Err(error) = removed {
+            self.suspect.store(true, Ordering::Relaxed);
+            tracing::error!(journal = %self.journal.display(), %error, "the redo log could not be settled: its files stay, and it is tried again");
         }
     }
 
-    /// The work of synchronising the segments that the full files cover, and of removing these files.
+    fn remove_full(&mut self) -> Result<(), JournalError> {
+        while let Some(file) = self.full.first() {
+            if let Err(error) = fs::remove_file(file)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                return Err(JournalError::file("remove", file, error));
+            }
+            self.full.remove(0);
+        }
+        Ok(())
+    }
+
+    /// The work of synchronising the segments that the full files cover.
     fn settle(&mut self) -> impl FnOnce() -> Result<(), JournalError> + Send + 'static {
         let segments = std::mem::take(&mut self.covered);
         let (journal, opened) = (self.journal.clone(), self.opened.clone());
-        let (files, is_retried) = (self.full.clone(), self.has_failed);
+        let files = self.full.clone();
+        let is_retried = self.suspect.swap(false, Ordering::Relaxed);
         #[cfg(test)]
         let disk = self.disk.clone();
         move || {
@@ -197,14 +221,9 @@ impl Redo {
                 }
             }
             #[cfg(test)]
-            FailingDisk::check(&disk, |disk| &disk.refuses_to_settle)
+            FailingDisk::settle(&disk)
                 .map_err(|error| JournalError::file("synchronise", &journal, error))?;
-            synchronise(&journal, opened.as_deref(), &paths)?;
-            for file in files {
-                fs::remove_file(&file)
-                    .map_err(|error| JournalError::file("remove", &file, error))?;
-            }
-            Ok(())
+            synchronise(&journal, opened.as_deref(), &paths)
         }
     }
 
@@ -215,10 +234,11 @@ impl Redo {
             return;
         };
         let cut = tail.cut_unacknowledged();
-        self.full.push(tail.segment().path.clone());
+        let segments = tail.stream.state.lock().segments.clone();
+        self.full.extend(segments.iter().map(|it| it.path.clone()));
         drop(tail);
         // Refused entries go with their file, unless they would be written once more.
-        let is_clean = cut.is_ok() || !self.has_failed;
+        let is_clean = cut.is_ok() || !self.suspect.load(Ordering::Relaxed);
         let settled = written.and_then(|()| if is_clean { self.settle()() } else { cut });
         let removed = settled.and_then(|()| remove_folder(&self.journal.join(REDO)));
         if let Err(error) = removed {
@@ -227,8 +247,8 @@ impl Redo {
     }
 }
 
-/// Waits until these segments are on disk, as far as they are still there.
-fn synchronise(
+/// Waits until these segments and their names are on disk, as far as they are still there.
+pub(crate) fn synchronise(
     journal: &Path,
     opened: Option<&File>,
     segments: &HashSet<PathBuf>,
@@ -239,11 +259,15 @@ fn synchronise(
         return done.map_err(|error| JournalError::file("synchronise", journal, error));
     }
     for path in segments {
-        match File::options().write(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            opened => opened.and_then(|file| file.sync_data()),
+        let synchronise = || {
+            File::options().write(true).open(path)?.sync_data()?;
+            path.parent().map_or(Ok(()), sync_folder)
+        };
+        if let Err(error) = synchronise()
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(JournalError::file("synchronise", path, error));
         }
-        .map_err(|error| JournalError::file("synchronise", path, error))?;
     }
     Ok(())
 }
@@ -252,11 +276,16 @@ fn synchronise(
 pub(crate) fn recover(journal: &Path, report: &mut OpenReport) -> Result<(), JournalError> {
     let folder = journal.join(REDO);
     let failed = |error| JournalError::file("remove", &folder, error);
+    // A log that cannot be looked at is not an absent one.
+    let is_there = |path: &Path| {
+        path.try_exists()
+            .map_err(|error| JournalError::file("read", path, error))
+    };
     let doomed = journal.join(format!("{REMOVED}{REDO}"));
-    if doomed.exists() {
-        fs::remove_dir_all(&doomed).map_err(failed)?;
+    if is_there(&doomed)? {
+        remove_aside(&doomed)?;
     }
-    if !folder.exists() {
+    if !is_there(&folder)? {
         return Ok(());
     }
     let opened = File::open(journal).ok();
@@ -265,17 +294,16 @@ pub(crate) fn recover(journal: &Path, report: &mut OpenReport) -> Result<(), Jou
     let mut damaged = Vec::new();
     let segments = replay(journal, &files, true, &mut damaged)?;
     synchronise(journal, opened.as_ref(), &segments)?;
-    if damaged.is_empty() {
-        remove_folder(&folder)?;
-    } else {
-        let aside = format!("{REDO}-damaged-{}", micros_of(SystemTime::now()));
-        let aside = journal.join(aside);
-        fs::rename(&folder, &aside).map_err(failed)?;
-        for damage in &mut damaged {
-            damage.file = aside.join(damage.file.file_name().unwrap_or_default());
-        }
-        report.damaged.append(&mut damaged);
-    }
     // Nothing new is written before the log cannot come back.
+    if damaged.is_empty() {
+        return remove_folder(&folder);
+    }
+    let aside = format!("{REDO}-damaged-{}", micros_of(SystemTime::now()));
+    let aside = journal.join(aside);
+    fs::rename(&folder, &aside).map_err(failed)?;
+    for damage in &mut damaged {
+        damage.file = aside.join(damage.file.file_name().unwrap_or_default());
+    }
+    report.damaged.append(&mut damaged);
     sync_folder(journal).map_err(failed)
 }

@@ -16,9 +16,13 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use sealbus_files::{Positions, sync_folder};
+use sealbus_files::Positions;
+#[cfg(not(test))]
+use sealbus_files::sync_folder;
 
 use crate::change::Change;
+#[cfg(test)]
+use crate::disk_full::sync_folder;
 use crate::error::JournalError;
 use crate::record::{CommonHeader, HEADER, Header, Kind};
 
@@ -109,6 +113,8 @@ impl SegmentHeader {
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     pub(crate) header: SegmentHeader,
+    /// Why its name may not be on disk. Another segment then takes its place before anything is written to it.
+    pub(crate) unnamed: Option<JournalError>,
     /// The part that readers may read.
     pub(crate) readable: Mutex<Readable>,
 }
@@ -121,7 +127,8 @@ pub(crate) fn file_name(first: u64) -> String {
 /// Ending of a segment's file that is not complete.
 pub(crate) const UNFINISHED: &str = "unfinished";
 
-/// Makes the file of a segment, whole or not at all.
+/// Makes the file of a segment, whole or not at all. A file that has its name has taken the place of any other of that
+/// name, so it is no error if the name may not be on disk: the segment says so.
 pub(crate) fn begin_segment(
     folder: &Path,
     header: SegmentHeader,
@@ -142,15 +149,17 @@ pub(crate) fn begin_segment(
         let file = File::create(&unfinished)?;
         file.write_all_from(&bytes, 0)?;
         file.sync_all()?;
-        fs::rename(&unfinished, &path)?;
-        sync_folder(folder)
+        fs::rename(&unfinished, &path)
     })();
     made.map_err(|error| {
         let _ = fs::remove_file(&unfinished);
         JournalError::file("make", &path, error)
     })?;
-    let segment = Segment::new(path, header);
-    segment.readable.lock().length = bytes.len() as u32;
+    let mut segment = Segment::new(path, header);
+    segment.unnamed = sync_folder(folder)
+        .map_err(|error| JournalError::file("synchronise", folder, error))
+        .err();
+    segment.readable.get_mut().length = bytes.len() as u32;
     Ok(segment)
 }
 
@@ -173,6 +182,7 @@ impl Segment {
         Self {
             path,
             header,
+            unnamed: None,
             readable: Mutex::new(Readable {
                 length,
                 deferred: Vec::new(),
@@ -197,10 +207,10 @@ impl Readable {
         }
     }
 
-    /// The place at which to begin to look for a record.
-    pub(crate) fn place_of(&self, number: u64) -> Option<u32> {
+    /// The place at which to begin to look for a record: the number of the record there, and its offset.
+    pub(crate) fn place_of(&self, number: u64) -> Option<(u64, u32)> {
         let after = self.index.partition_point(|(first, _)| *first <= number);
-        after.checked_sub(1).map(|before| self.index[before].1)
+        after.checked_sub(1).map(|before| self.index[before])
     }
 }
 

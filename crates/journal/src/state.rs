@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+#[cfg(not(test))]
 use sealbus_files::sync_folder;
 use tokio::sync::watch;
 
 use crate::change::Change;
+#[cfg(test)]
+use crate::disk_full::sync_folder;
 use crate::error::{Damage, JournalError};
 use crate::record::micros_of;
 use crate::retention::Retention;
@@ -81,11 +84,17 @@ impl StreamShared {
     ) -> Result<Self, JournalError> {
         let failed = |error| JournalError::file("make", &folder, error);
         fs::create_dir(&folder).map_err(failed)?;
-        if let Some(parent) = folder.parent() {
-            sync_folder(parent).map_err(failed)?;
-        }
         let micros = micros_of(SystemTime::now());
-        let segment = begin_segment(&folder, SegmentHeader::new(name, 1, micros), &[])?;
+        let begin = || {
+            if let Some(parent) = folder.parent() {
+                sync_folder(parent).map_err(failed)?;
+            }
+            begin_segment(&folder, SegmentHeader::new(name, 1, micros), &[])
+        };
+        let segment = begin().inspect_err(|_| {
+            // Attempts that fail leave nothing behind.
+            let _ = fs::remove_dir(&folder);
+        })?;
         Ok(Self {
             id,
             name: name.to_owned(),
@@ -104,6 +113,12 @@ impl StreamShared {
             }),
             end: watch::Sender::new(1),
         })
+    }
+
+    /// Whether it never had a record or a cursor.
+    pub(crate) fn is_blank(&self) -> bool {
+        let state = self.state.lock();
+        state.next == 1 && state.cursors.is_empty() && state.found.is_none()
     }
 
     /// The number of the first kept record that was written at `time` or later, or the end.

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use tokio::sync::oneshot;
 
-use crate::change::Change;
+use crate::change::{Change, MOST_STRETCHES};
 use crate::error::{Damage, JournalError};
 use crate::journal::Journal;
 use crate::queue::{Order, Queue};
@@ -18,8 +18,6 @@ use crate::written::Written;
 
 /// Most cursors of a stream.
 const MOST_CURSORS: usize = 65_536;
-/// The most separate stretches of removed records in a stream.
-const MOST_STRETCHES: usize = 65_536;
 /// Longest name of a cursor, in bytes.
 const LONGEST_CURSOR: usize = 1024;
 

@@ -4,14 +4,16 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use sealbus_files::Positions;
+#[cfg(not(test))]
+use sealbus_files::sync_folder;
 
-use crate::change::Change;
+use crate::change::{Change, MOST_STRETCHES};
 #[cfg(test)]
-use crate::disk_full::FailingDisk;
+use crate::disk_full::{FailingDisk, sync_folder};
 use crate::error::JournalError;
 use crate::queue::Done;
 use crate::record::{self, CommonHeader, Kind, NewRecord, micros_of};
@@ -27,7 +29,11 @@ pub(crate) struct Tail {
     pub(crate) file: Option<File>,
     /// Whether unacknowledged bytes may lie behind the readable ones. They must be cut off before anything else is
     /// written, here or in a further segment.
-    pub(crate) is_dirty: bool,
+    is_dirty: bool,
+    /// Whether bytes were cut off, and the disk may still have them.
+    is_cut: bool,
+    /// Set when a file did not get to the disk. The system reports that once, and bytes written before may be lost, too.
+    suspect: Arc<AtomicBool>,
     /// Length of the segment when it was begun.
     base: u32,
     pub(crate) batch: Batch,
@@ -40,13 +46,14 @@ pub(crate) struct Tail {
 pub(crate) struct Batch {
     pub(crate) buffer: Vec<u8>,
     records: Vec<(u64, u32)>,
-    changes: Vec<Change>,
+    /// Each with the number of the next record.
+    changes: Vec<(u64, Change)>,
     pub(crate) done: Vec<(Done, u64)>,
     micros: u64,
 }
 
 impl Tail {
-    pub(crate) fn new(stream: Arc<StreamShared>) -> Self {
+    pub(crate) fn new(stream: Arc<StreamShared>, suspect: Arc<AtomicBool>) -> Self {
         let base = {
             let state = stream.state.lock();
             state
@@ -57,7 +64,9 @@ impl Tail {
         Self {
             stream,
             file: None,
-            is_dirty: true,
+            is_dirty: false,
+            is_cut: false,
+            suspect,
             base,
             batch: Batch::default(),
             #[cfg(test)]
@@ -73,8 +82,12 @@ impl Tail {
 
     /// Whether the segment should end before a record of that size.
     pub(crate) fn is_full(&self, size: usize) -> bool {
+        let segment = self.segment();
+        if segment.unnamed.is_some() {
+            return true;
+        }
         let wanted = self.stream.state.lock().config.segment_bytes.min(1 << 30);
-        let length = self.segment().readable.lock().length;
+        let length = segment.readable.lock().length;
         let grown = (length - self.base.min(length)) as usize + self.batch.buffer.len();
         grown > 0 && grown + size > wanted as usize
     }
@@ -112,18 +125,15 @@ impl Tail {
         let (common, number, _) = self.next();
         change.write(&mut self.batch.buffer, common, number);
         self.batch.done.push((done, change.answer()));
-        self.batch.changes.push(change);
+        self.batch.changes.push((number, change));
     }
 
     /// Writes and synchronises.
     pub(crate) fn write(&mut self, buffer: &[u8]) -> Result<(), JournalError> {
         self.write_deferred()?;
         let segment = self.write_only(buffer)?;
-        #[cfg(test)]
-        FailingDisk::synchronise(&self.disk)
-            .map_err(|error| JournalError::file("synchronise", &segment.path, error))?;
         if let Some(file) = &self.file {
-            synchronise(file)
+            self.synchronise(file)
                 .map_err(|error| JournalError::file("synchronise", &segment.path, error))?;
         }
         self.is_dirty = false;
@@ -166,6 +176,23 @@ impl Tail {
         Ok(segment)
     }
 
+    fn synchronise(&self, file: &File) -> io::Result<()> {
+        SYNCHRONISED.fetch_add(1, Ordering::Relaxed);
+        let synchronise = || {
+            #[cfg(test)]
+            FailingDisk::synchronise(&self.disk)?;
+            file.sync_data()
+        };
+        synchronise().inspect_err(|_| self.suspect.store(true, Ordering::Relaxed))
+    }
+
+    /// Whether refused bytes may lie behind the readable ones. A crash would leave them behind the next entry of the redo
+    /// log, where they may look like records.
+    pub(crate) fn holds_refused(&self) -> bool {
+        // Bytes that the redo log has were not refused.
+        self.is_dirty && self.segment().readable.lock().deferred.is_empty()
+    }
+
     /// Tells the callers of a batch that it was not written, once it is cut off again.
     pub(crate) fn refuse(&mut self, batch: Batch, error: &JournalError) {
         tracing::error!(stream = %self.stream.name, %error, "records were not written");
@@ -189,20 +216,25 @@ impl Tail {
         let segment = self.segment();
         let length = u64::from(segment.readable.lock().written());
         let file = open(&segment)?;
-        let cut = || {
-            #[cfg(test)]
-            if self.stream.id == 0 {
-                FailingDisk::check(&self.disk, |disk| &disk.refuses_to_cut)?;
-            }
-            if file.metadata()?.len() == length {
-                return Ok(());
-            }
-            file.set_len(length)?;
-            synchronise(&file)
-        };
-        cut().map_err(|error| JournalError::file("shorten", &segment.path, error))?;
+        self.cut_to(&file, length)
+            .map_err(|error| JournalError::file("shorten", &segment.path, error))?;
         self.file = Some(file);
         self.is_dirty = false;
+        Ok(())
+    }
+
+    fn cut_to(&mut self, file: &File, length: u64) -> io::Result<()> {
+        #[cfg(test)]
+        FailingDisk::check(&self.disk, |disk| &disk.refuses_to_cut)?;
+        if file.metadata()?.len() != length {
+            file.set_len(length)?;
+            self.is_cut = true;
+        }
+        // Also if an earlier attempt has cut the file and could not synchronise it.
+        if self.is_cut {
+            self.synchronise(file)?;
+            self.is_cut = false;
+        }
         Ok(())
     }
 
@@ -222,12 +254,15 @@ impl Tail {
         }
         let end = {
             let mut state = self.stream.state.lock();
-            state.next += batch.records.len() as u64;
+            let end = state.next + batch.records.len() as u64;
+            for (next, change) in &batch.changes {
+                // It concerns the records before it, as it does when the journal is opened again.
+                state.next = *next;
+                state.apply(change);
+            }
+            state.next = end;
             if !batch.records.is_empty() {
                 state.last_micros = batch.micros;
-            }
-            for change in &batch.changes {
-                state.apply(change);
             }
             state.settle();
             state.next
@@ -243,7 +278,8 @@ impl Tail {
         }
     }
 
-    /// Begins another segment.
+    /// Begins another segment. If its name may not be on disk, the stream goes on with it all the same, since it may have
+    /// taken the place of the segment before, and begins yet another one before anything is written.
     pub(crate) fn roll(&mut self) -> Result<(), JournalError> {
         self.write_deferred()?;
         self.cut_unacknowledged()?;
@@ -257,6 +293,7 @@ impl Tail {
         self.base = segment.readable.lock().length;
         self.file = None;
         self.is_dirty = false;
+        let unnamed = segment.unnamed.clone();
         let mut state = self.stream.state.lock();
         // A segment without records is replaced by its successor of the same name.
         if state
@@ -267,7 +304,7 @@ impl Tail {
             state.segments.pop();
         }
         state.segments.push(Arc::new(segment));
-        Ok(())
+        unnamed.map_or(Ok(()), Err)
     }
 
     pub(crate) fn retain(&mut self) -> Result<(), JournalError> {
@@ -276,6 +313,12 @@ impl Tail {
             let mut state = self.stream.state.lock();
             if state.is_removed || state.damage.is_some() {
                 return Ok(());
+            }
+            let last = state.segments[state.segments.len() - 1].clone();
+            if last.unnamed.is_some() {
+                // The segments before are needed until the name of this one is on disk.
+                drop(state);
+                return self.roll();
             }
             let retention = state.config.retention;
             let oldest = retention.oldest(now);
@@ -292,7 +335,6 @@ impl Tail {
                 }
             }
             state.settle();
-            let last = state.segments[state.segments.len() - 1].clone();
             let grown = last.readable.lock().length.saturating_sub(self.base);
             let is_empty = state.first == state.next && grown > EMPTY;
             let is_old = retention.age.is_some()
@@ -318,13 +360,16 @@ impl Tail {
         self.file = None;
         let mut state = self.stream.state.lock();
         if state.is_removed {
-            return Ok(0);
+            drop(state);
+            return sync_name(&self.stream.folder).map(|()| 0);
         }
         let doomed = put_aside(&self.stream.folder)?;
         state.is_removed = true;
         drop(state);
         // Readers that wait hear of it.
         self.stream.end.send_modify(|end| *end = u64::MAX);
+        // Until then a power cut brings the folder back, and its files must still be there.
+        sync_name(&doomed)?;
         let remove = || {
             #[cfg(test)]
             FailingDisk::check(&self.disk, |disk| &disk.refuses_to_remove)?;
@@ -350,11 +395,6 @@ pub fn synchronised() -> u64 {
     SYNCHRONISED.load(Ordering::Relaxed)
 }
 
-fn synchronise(file: &File) -> io::Result<()> {
-    SYNCHRONISED.fetch_add(1, Ordering::Relaxed);
-    file.sync_data()
-}
-
 impl StreamShared {
     /// Removes the first file of several. Returns false if it is the only one.
     fn drop_file(&self, state: &mut StreamState) -> Result<bool, JournalError> {
@@ -375,15 +415,15 @@ impl StreamShared {
 }
 
 /// The first bytes of a segment, which make all earlier segments unnecessary.
-fn snapshot(state: &StreamState) -> Vec<Change> {
+pub(crate) fn snapshot(state: &StreamState) -> Vec<Change> {
     let mut changes = vec![Change::Trim {
         before: state.first,
     }];
-    if state.removed.stretches() > 0 {
-        changes.push(Change::Remove {
-            stretches: state.removed.iter().collect(),
-        });
-    }
+    // Removals that wait at once may exceed the limit together, and a record that is too long cannot be read again.
+    let stretches: Vec<(u64, u64)> = state.removed.iter().collect();
+    changes.extend(stretches.chunks(MOST_STRETCHES).map(|part| Change::Remove {
+        stretches: part.to_vec(),
+    }));
     changes.extend(state.cursors.iter().map(|(name, position)| Change::Cursor {
         name: name.clone(),
         position: Some(*position),
@@ -397,6 +437,7 @@ pub(crate) const REMOVED: &str = "removed-";
 /// Removes a folder. It is out of use once it has another name, even if files of it are left.
 pub(crate) fn remove_folder(folder: &Path) -> Result<(), JournalError> {
     let doomed = put_aside(folder)?;
+    sync_name(&doomed)?;
     report_rest(&doomed, fs::remove_dir_all(&doomed));
     Ok(())
 }
@@ -407,6 +448,18 @@ fn put_aside(folder: &Path) -> Result<PathBuf, JournalError> {
     let doomed = folder.with_file_name(format!("{REMOVED}{name}"));
     fs::rename(folder, &doomed).map_err(|error| JournalError::file("remove", folder, error))?;
     Ok(doomed)
+}
+
+/// Removes a folder that an earlier process put aside, once the disk has its name.
+pub(crate) fn remove_aside(doomed: &Path) -> Result<(), JournalError> {
+    sync_name(doomed)?;
+    fs::remove_dir_all(doomed).map_err(|error| JournalError::file("remove", doomed, error))
+}
+
+/// Waits until the name of a folder is on disk.
+fn sync_name(folder: &Path) -> Result<(), JournalError> {
+    let parent = folder.parent().unwrap_or(folder);
+    sync_folder(parent).map_err(|error| JournalError::file("synchronise", parent, error))
 }
 
 /// Reports a folder that was put aside and could not be removed.

@@ -99,12 +99,13 @@ impl Writer {
         self.redo.close(written);
     }
 
-    /// Commits the batches of these streams: together in the redo log if they are many, and each on its own if not, or if
-    /// a batch is so large that it would gain nothing.
+    /// Commits the batches of these streams: together in the redo log if they are many, and each on its own if not, if a
+    /// batch is so large that it would gain nothing, or if refused bytes must be cut off first.
     fn commit_all(&mut self, ids: &HashSet<u64>) {
         let (mut small, mut large): (Vec<u64>, Vec<u64>) = ids.iter().partition(|id| {
-            let batch = self.tails.get(id).map(|tail| &tail.batch);
-            batch.is_some_and(|batch| (1..=LARGEST).contains(&batch.buffer.len()))
+            self.tails.get(id).is_some_and(|tail| {
+                (1..=LARGEST).contains(&tail.batch.buffer.len()) && !tail.holds_refused()
+            })
         });
         if small.len() <= self.separate_streams {
             large.append(&mut small);
@@ -214,7 +215,8 @@ impl Writer {
     /// Puts an order into the batch of its stream. Commits the batch first if the segment would become too long.
     fn prepare(&mut self, stream: Arc<StreamShared>, order: Order) {
         let id = stream.id;
-        let tail = self.tails.entry(id).or_insert_with(|| Tail::new(stream));
+        let suspect = &self.redo.suspect;
+        let tail = (self.tails.entry(id)).or_insert_with(|| Tail::new(stream, suspect.clone()));
         #[cfg(test)]
         tail.disk.clone_from(&self.disk);
         let refusal = {

@@ -100,7 +100,7 @@ async fn a_reader_follows_the_tail() {
     });
     let mut read = Vec::new();
     while read.len() < 100 {
-        tokio::time::timeout(Duration::from_secs(30), reader.ready())
+        tokio::time::timeout(Duration::from_secs(60), reader.ready())
             .await
             .unwrap();
         read.extend(rest(&mut reader));

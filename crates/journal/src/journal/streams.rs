@@ -40,6 +40,12 @@ impl Journal {
         streams.last += 1;
         let folder = self.inner.folder.join(folder_name(streams.last, name));
         let shared = Arc::new(StreamShared::make(folder, streams.last, name, config)?);
+        // Streams that were removed do not make the map grow.
+        if streams.by_name.len() == streams.by_name.capacity() {
+            streams
+                .by_name
+                .retain(|_, shared| !shared.state.lock().is_removed);
+        }
         streams.by_name.insert(name.to_owned(), shared.clone());
         Ok(self.handle(&shared))
     }
