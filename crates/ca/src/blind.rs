@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::{Blob, Fault, FaultCode};
-use sealbus_seal::denylist::{Denial, DenyList, MOST_ENTRIES, Reason, SignedDenyList};
+use sealbus_seal::denylist::{
+    Denial, DenyList, Reason, SignedDenyList, latest_version, version_at,
+};
 use sealbus_seal::issuance::{Grant, decide_renewal};
 use sealbus_seal::{
     Certificate, CertificateChain, Fingerprint, GRANT, Identity, IssuingAuthority, ProcessId,
@@ -121,11 +123,6 @@ fn renewed(
         process: process.unwrap_or_default().to_owned(),
         at,
     }
-}
-
-/// The lowest version of a list that is published at this time.
-fn version_at(now: Timestamp) -> u64 {
-    now.as_unix_seconds().saturating_mul(1000)
 }
 
 fn name_of(node: &VerifiedIdentity) -> String {
@@ -286,10 +283,8 @@ impl Blind {
     /// # Errors
     /// [`FaultCode::Internal`] if the list cannot be signed.
     pub fn is_held(&mut self, known: u64, now: Timestamp) -> Result<(), Fault> {
-        // More changes than a list has entries were not made in advance of the time.
-        let latest = version_at(now) + MOST_ENTRIES as u64;
         let is_later = |published: &SignedDenyList| published.version() < known;
-        let is_believed = known <= latest && self.signed_for_later != Some(now);
+        let is_believed = known <= latest_version(now) && self.signed_for_later != Some(now);
         if !is_believed || !self.published.as_ref().is_some_and(is_later) {
             return Ok(());
         }

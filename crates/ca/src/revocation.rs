@@ -333,13 +333,13 @@ impl CaService {
             .open_kept_deny_list(signed, None)
             .map_err(|error| refused(&error))?;
         let is_new = handed.outlasts(&self.deny_list);
-        // Its holder heard of an older list too late. Nothing is lost.
-        if handed.version() <= self.published.version() && !is_new {
+        // Its holder heard of an older list too late, or of a version that is not passed. Nothing is lost.
+        let is_later = handed.version() > self.published.version();
+        if !(is_new || is_later && self.deny_list.follows(&handed, now)) {
             return Ok(TakenBack::default());
         }
         let held = self.deny_list.len();
-        self.deny_list
-            .raise_version(handed.version().saturating_add(1));
+        self.deny_list.pass(&handed, now);
         let version = self.deny_list.version();
         let taken = self.deny_list.take_over(&handed, now);
         // If the list has no room for all, the first ones are denied. If it has room for none, nothing is new: its holder hands
@@ -405,8 +405,7 @@ impl CaService {
 
     fn sign(&mut self, now: Timestamp) -> Result<(), DenyListError> {
         // A list from an older copy of the store must count as newer than the lists given out since.
-        self.deny_list
-            .raise_version(now.as_unix_seconds().saturating_mul(1000));
+        self.deny_list.raise_version(denylist::version_at(now));
         self.published = self.deny_list.sign(&self.authority)?;
         self.is_unpublished = false;
         Ok(())

@@ -96,7 +96,7 @@ impl ChannelPermissions {
             }
             compiled.rules.push(CompiledRule {
                 allow,
-                everybody: matches!(agents, AgentSet::Everybody),
+                everybody: agents.is_everybody(),
                 rights: uses.rights.clone(),
                 on,
             });

@@ -33,6 +33,18 @@ pub struct Denial {
     pub reason: Reason,
 }
 
+impl Denial {
+    /// This one, or the other if an operator denied that and not this. Those who let a certificate go that ended in order must hear
+    /// of the operator's word.
+    pub(crate) fn or_graver(self, other: Self) -> Self {
+        let is_graver = |it: Self| it.reason == Reason::ByOperator;
+        match is_graver(other) && !is_graver(self) {
+            true => other,
+            false => self,
+        }
+    }
+}
+
 impl Reason {
     /// In the order of their numbers in a signed deny list.
     pub(crate) const ALL: [Self; 6] = [

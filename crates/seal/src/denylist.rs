@@ -11,6 +11,7 @@
 mod changes;
 mod entries;
 mod signed;
+mod version;
 
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use entries::{Entry, Paged, Pages, encode_serial};
 pub use crate::denial::{Denial, Reason};
 pub(crate) use signed::ReceivedDenyList;
 pub use signed::SignedDenyList;
+pub use version::{latest_version, version_at};
 
 /// The longest signed list that is read, in bytes.
 pub const LONGEST_SIGNED: usize = 16 * 1024 * 1024;
@@ -217,12 +219,6 @@ impl DenyList {
         self.version
     }
 
-    /// Makes the version at least this. An authority may continue from an older copy of its list. If it counts versions
-    /// from the time, it passes the versions that it has given out since.
-    pub fn raise_version(&mut self, version: u64) {
-        self.version = self.version.max(version);
-    }
-
     /// Forgets which changes were made. A holder of an earlier version gets the whole list: an authority that continues from an
     /// older copy of its list does not know what that version held.
     pub fn forget_changes(&mut self) {
@@ -325,7 +321,7 @@ impl DenyList {
     }
 
     fn changed(&mut self, what: Changed) {
-        self.version += 1;
+        self.version = self.version.saturating_add(1);
         self.changes.note(self.version, what);
     }
 
@@ -344,7 +340,7 @@ impl DenyList {
     /// Forgets entries whose certificates have expired. Returns whether any did.
     pub fn prune(&mut self, now: Timestamp) -> bool {
         let pruned = self.forget(now.max(self.forgotten));
-        self.version += u64::from(pruned);
+        self.version = self.version.saturating_add(u64::from(pruned));
         pruned
     }
 
@@ -376,8 +372,8 @@ impl DenyList {
         })
     }
 
-    /// Takes over the denials that only another copy of this list has. The version then is above that of both. Returns
-    /// the identities whose denials are new here.
+    /// Takes over the denials that only another copy of this list has. The version then [passes](Self::pass) that of both.
+    /// Returns the identities whose denials are new here.
     ///
     /// # Errors
     /// [`DenyListError::Full`]: entries taken over until then stay.
@@ -387,7 +383,7 @@ impl DenyList {
         now: Timestamp,
     ) -> Result<Vec<(Identity, Denial)>, DenyListError> {
         // A list with other entries needs a version that nobody has seen.
-        self.raise_version(other.version.saturating_add(1));
+        self.pass(other, now);
         for (serial, entry) in other.serials.iter() {
             let held = self.serials.get(serial);
             if entry.forget_after < self.forgotten
@@ -423,17 +419,19 @@ impl DenyList {
         crate::sha256(&[b"sealbus deny list entries v3\0", &digests])
     }
 
-    /// Whether a certificate is denied, by its serial number or by its owner and start. O(1).
+    /// Whether a certificate is denied, by its serial number or by its owner and start. If both deny it, the word of an operator
+    /// counts. O(1).
     pub fn denied(
         &self,
         identity: &Identity,
         serial: Serial,
         not_before: Timestamp,
     ) -> Option<Denial> {
-        self.denied_serial(serial).or_else(|| {
-            let denied = self.identities.get(identity)?;
-            (not_before < denied.before).then_some(denied.entry.denial)
-        })
+        let by_owner = self.identities.get(identity);
+        let by_owner = by_owner.filter(|denied| not_before < denied.before);
+        let by_owner = by_owner.map(|denied| denied.entry.denial);
+        let denials = self.denied_serial(serial).into_iter().chain(by_owner);
+        denials.reduce(Denial::or_graver)
     }
 
     /// Whether a certificate is denied by its serial number. O(1).

@@ -5,7 +5,6 @@ use std::fmt;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use base64::Engine as _;
 use data_encoding::HEXLOWER;
-use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -107,16 +106,12 @@ impl KeyPair {
         Self::from_seed(Zeroizing::new(seed))
     }
 
-    fn pkcs8(&self) -> Zeroizing<[u8; 48]> {
+    /// The key as PKCS#8.
+    pub(crate) fn pkcs8(&self) -> Zeroizing<[u8; 48]> {
         let mut der = Zeroizing::new([0; 48]);
         der[..16].copy_from_slice(&PKCS8_PREFIX);
         der[16..].copy_from_slice(self.seed.as_slice());
         der
-    }
-
-    /// The key in the form rustls loads.
-    pub(crate) fn private_key_der(&self) -> PrivateKeyDer<'static> {
-        PrivatePkcs8KeyDer::from(self.pkcs8().to_vec()).into()
     }
 }
 
@@ -146,9 +141,11 @@ pub(crate) fn pkcs8_of(pem: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         .strip_prefix(PEM_BEGIN)
         .and_then(|rest| rest.strip_suffix(PEM_END))
         .ok_or(KeyError::NotPkcs8("no PRIVATE KEY block"))?;
-    let body: Zeroizing<String> = Zeroizing::new(body.split_whitespace().collect());
+    // Memory that grows would leave copies of the key behind.
+    let mut text = Zeroizing::new(String::with_capacity(body.len()));
+    text.extend(body.split_whitespace());
     base64::engine::general_purpose::STANDARD
-        .decode(body.as_bytes())
+        .decode(text.as_bytes())
         .map(Zeroizing::new)
         .map_err(|_| KeyError::NotPkcs8("not base64"))
 }

@@ -361,13 +361,13 @@ impl Delegated {
 /// The members of each group of a [`Policy`].
 pub type Groups<'a> = HashMap<&'a str, HashSet<String>>;
 
-/// Agents that a rule names.
-#[derive(Clone, Debug)]
-pub enum AgentSet {
-    /// All agents.
-    Everybody,
-    /// The agents with these AID names.
-    Named(HashSet<String>),
+/// The agents of a rule.
+#[derive(Clone, Debug, Default)]
+pub struct AgentSet {
+    /// Whether all agents are meant.
+    everybody: bool,
+    /// The AID names that the rule names, also beside `*`.
+    names: HashSet<String>,
 }
 
 struct CompiledRule {
@@ -387,43 +387,37 @@ impl AgentSet {
         groups: &Groups<'_>,
         platform: &PlatformName,
     ) -> Result<Self, PolicyError> {
-        let mut names = HashSet::new();
+        let mut set = Self::default();
         for entry in entries {
             match groups.get(entry.as_str()) {
-                _ if entry == "*" => return Ok(Self::Everybody),
-                Some(members) => names.extend(members.iter().cloned()),
+                _ if entry == "*" => set.everybody = true,
+                Some(members) => set.names.extend(members.iter().cloned()),
                 None => {
-                    names.insert(full_name(entry, platform)?);
+                    set.names.insert(full_name(entry, platform)?);
                 }
             }
         }
-        Ok(Self::Named(names))
+        Ok(set)
+    }
+
+    /// Whether all agents are meant.
+    pub fn is_everybody(&self) -> bool {
+        self.everybody
     }
 
     /// Whether the agent of this AID name is one of them.
     pub fn holds(&self, name: &str) -> bool {
-        match self {
-            Self::Everybody => true,
-            Self::Named(names) => names.contains(name),
-        }
+        self.everybody || self.names_one(name)
     }
 
     /// Whether the agent of this AID name is matched by its name, not because all agents are.
     fn names_one(&self, name: &str) -> bool {
-        match self {
-            Self::Everybody => false,
-            Self::Named(names) => names.contains(name),
-        }
+        self.names.contains(name)
     }
 
-    /// The names, if not everybody is meant.
+    /// The agents that are named.
     pub fn names(&self) -> impl Iterator<Item = &String> {
-        match self {
-            Self::Everybody => None,
-            Self::Named(names) => Some(names.iter()),
-        }
-        .into_iter()
-        .flatten()
+        self.names.iter()
     }
 }
 
@@ -454,10 +448,7 @@ impl CompiledRule {
 
     /// The same for agents that no rule names.
     fn of_unnamed(&self) -> (bool, bool) {
-        (
-            matches!(self.from, AgentSet::Everybody),
-            matches!(self.to, AgentSet::Everybody),
-        )
+        (self.from.everybody, self.to.everybody)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The trust of a process: the roots, the deny lists, and the clock's tolerance.
 
+mod cache;
 mod deny_lists;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use webpki::{EndEntityCert, KeyUsage};
 
 use crate::certificate::{Certificate, CertificateError, Fingerprint, MOST_CERTIFICATES, Serial};
 use crate::chain::CertificateChain;
-use crate::denylist::SignedDenyList;
+use crate::denylist::{Denial, SignedDenyList};
 use crate::holding::Renewed;
 use crate::identity::{Identity, IdentityKind, PlatformName};
 use crate::timestamp::Timestamp;
@@ -21,11 +21,7 @@ use crate::verified::{Verified, VerifiedIdentity};
 use crate::verify_error::VerifyError;
 use crate::verifying_key::SignatureAlgorithm;
 
-/// The number of verified chains remembered in each of two generations. A repeated binding then costs one signature.
-const CACHED_CHAINS: usize = 8192;
-
-/// The number of issuing authorities remembered. Their own signatures are then not checked for each new leaf.
-const CACHED_AUTHORITIES: usize = 64;
+use cache::{Cache, mark};
 
 /// The shared state of all verifiers of a process. Clone the [`Arc`] around it.
 pub struct Trust {
@@ -44,20 +40,6 @@ struct Root {
     anchor: TrustAnchor<'static>,
     certificate: Certificate,
     fingerprint: Fingerprint,
-}
-
-#[derive(Default)]
-struct Cache {
-    chains: Generations<VerifiedIdentity>,
-    /// Facts that a caller checked, see [`Trust::once`].
-    facts: Generations<()>,
-    authorities: HashMap<Fingerprint, TrustAnchor<'static>>,
-}
-
-/// Values that were used lately.
-struct Generations<V> {
-    young: HashMap<Fingerprint, V>,
-    old: HashMap<Fingerprint, V>,
 }
 
 /// Why a platform's trust could not be set up.
@@ -175,14 +157,15 @@ impl Trust {
             return Err(CertificateError::ChainLength(issuers.len() + 1).into());
         }
         let fingerprint = Fingerprint::of(leaf);
-        let cached = self.cache(|cache| cache.chains.get(&fingerprint));
+        let mark = mark(fingerprint, issuers);
+        let cached = self.cache(|cache| cache.chains.get(&mark));
         let verified = match cached {
             Some(verified) => verified,
             None => {
                 let verified = self.verify_path(leaf, fingerprint, issuers, now)?;
                 // Only valid chains are kept, so that a peer cannot fill the cache with rejects.
                 self.check(&verified, now)?;
-                self.cache(|cache| cache.chains.insert(fingerprint, verified.clone()));
+                self.cache(|cache| cache.chains.insert(mark, verified.clone()));
                 return Ok(verified);
             }
         };
@@ -203,30 +186,34 @@ impl Trust {
         leaf: &Certificate,
         issuers: &[(Identity, Serial)],
     ) -> Result<(), VerifyError> {
-        for list in self.deny_lists.load().iter() {
+        let lists = self.deny_lists.load();
+        // These come first: whoever has a CA's key gives a leaf any serial number, also one that is denied for a lesser reason.
+        for (issuer, serial) in issuers {
+            let denial = lists.iter().find_map(|list| list.denied_serial(*serial));
+            if let Some(denial) = denial {
+                return Err(VerifyError::Revoked {
+                    identity: issuer.clone(),
+                    serial: *serial,
+                    denial,
+                });
+            }
+        }
+        let denials = lists.iter().flat_map(|list| {
             let itself = list.denied(leaf.identity(), leaf.serial(), leaf.not_before());
             // A CA that does not know of a denial may renew what is denied.
             let earlier = leaf.renews().and_then(|renewed| {
                 list.denied(leaf.identity(), renewed.serial, renewed.not_before)
             });
-            if let Some(denial) = itself.or(earlier) {
-                return Err(VerifyError::Revoked {
-                    identity: leaf.identity().clone(),
-                    serial: leaf.serial(),
-                    denial,
-                });
-            }
-            for (issuer, serial) in issuers {
-                if let Some(denial) = list.denied_serial(*serial) {
-                    return Err(VerifyError::Revoked {
-                        identity: issuer.clone(),
-                        serial: *serial,
-                        denial,
-                    });
-                }
-            }
+            itself.into_iter().chain(earlier)
+        });
+        match denials.reduce(Denial::or_graver) {
+            None => Ok(()),
+            Some(denial) => Err(VerifyError::Revoked {
+                identity: leaf.identity().clone(),
+                serial: leaf.serial(),
+                denial,
+            }),
         }
-        Ok(())
     }
 
     fn check_dates(&self, identity: &VerifiedIdentity, now: Timestamp) -> Result<(), VerifyError> {
@@ -268,6 +255,11 @@ impl Trust {
         now: Timestamp,
     ) -> Result<VerifiedIdentity, VerifyError> {
         let leaf = Certificate::parse(leaf_der)?;
+        // Some show the root, too. It adds nothing.
+        let issuers = match issuers.split_last() {
+            Some((last, below)) if self.is_root(last) => below,
+            _ => issuers,
+        };
         let parsed = issuers
             .iter()
             .map(|der| Certificate::parse(der))
@@ -293,6 +285,8 @@ impl Trust {
             _ => None,
         };
         let is_new = known.is_none();
+        // An authority that is known is the end of the path itself.
+        let above = if is_new { issuers } else { &[] };
         let anchors: Vec<_> = match known {
             Some(authority) => vec![authority],
             None => self.roots.iter().map(|root| root.anchor.clone()).collect(),
@@ -309,9 +303,13 @@ impl Trust {
                         None,
                         None,
                     )
-                    .map(|path| match path.intermediate_certificates().next() {
-                        Some(issuer) => issuers.first() == Some(&issuer.der()),
-                        None => true,
+                    .map(|path| {
+                        // The dates and denials of a certificate beside the path are not this leaf's.
+                        let mut used = path.intermediate_certificates();
+                        let is_used = |shown: &CertificateDer<'_>| {
+                            used.next().is_some_and(|it| it.der() == *shown)
+                        };
+                        above.iter().all(is_used) && used.next().is_none()
                     })
             })
             .map_err(|error| match error {
@@ -324,11 +322,12 @@ impl Trust {
                     why: error.to_string(),
                 },
             })
-            .and_then(|is_in_order| match is_in_order {
+            .and_then(|is_the_path| match is_the_path {
                 true => Ok(()),
                 false => Err(VerifyError::Unacceptable {
                     identity: identity.clone(),
-                    why: "the certificate behind it is not its issuer's".to_owned(),
+                    why: "the certificates behind it are not those that lead to the root"
+                        .to_owned(),
                 }),
             })?;
         for certificate in all() {
@@ -399,6 +398,11 @@ impl Trust {
         Ok(authority)
     }
 
+    fn is_root(&self, der: &CertificateDer<'_>) -> bool {
+        let fingerprint = Fingerprint::of(der);
+        self.roots.iter().any(|it| it.fingerprint == fingerprint)
+    }
+
     fn cache<T>(&self, work: impl FnOnce(&mut Cache) -> T) -> T {
         work(&mut self.verified.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -434,49 +438,5 @@ impl Root {
             certificate,
             fingerprint: Fingerprint::of(der),
         })
-    }
-}
-
-impl Cache {
-    /// An authority that was verified before. A leaf's chain may end with it. Its dates and denials are still checked.
-    fn authority(&self, der: &CertificateDer<'_>) -> Option<TrustAnchor<'static>> {
-        self.authorities.get(&Fingerprint::of(der)).cloned()
-    }
-
-    fn insert_authority(&mut self, der: &CertificateDer<'_>) {
-        if self.authorities.len() >= CACHED_AUTHORITIES {
-            self.authorities.clear();
-        }
-        if let Ok(anchor) = webpki::anchor_from_trusted_cert(der) {
-            self.authorities
-                .insert(Fingerprint::of(der), anchor.to_owned());
-        }
-    }
-}
-
-impl<V> Default for Generations<V> {
-    fn default() -> Self {
-        Self {
-            young: HashMap::new(),
-            old: HashMap::new(),
-        }
-    }
-}
-
-impl<V: Clone> Generations<V> {
-    fn get(&mut self, fingerprint: &Fingerprint) -> Option<V> {
-        if let Some(found) = self.young.get(fingerprint) {
-            return Some(found.clone());
-        }
-        let found = self.old.remove(fingerprint)?;
-        self.insert(*fingerprint, found.clone());
-        Some(found)
-    }
-
-    fn insert(&mut self, fingerprint: Fingerprint, found: V) {
-        if self.young.len() >= CACHED_CHAINS {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(fingerprint, found);
     }
 }

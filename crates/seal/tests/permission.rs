@@ -88,6 +88,38 @@ fn everybody_does_not_mean_the_services() {
 }
 
 #[test]
+fn a_rule_means_the_services_that_it_names_beside_everybody() {
+    let policy: Policy = toml::from_str(
+        r#"
+        [groups]
+        registers = ["ams"]
+
+        [[rule]]
+        deny = { from = ["mallory"], to = ["*", "df", "registers"] }
+
+        [[rule]]
+        deny = { from = ["ca", "*"], to = ["safe"] }
+        "#,
+    )
+    .unwrap();
+    let permissions = policy
+        .compile_beside(&platform(), &["ams", "ca", "df", "master"])
+        .unwrap();
+    let may = |from: &str, to: &str| {
+        permissions.may_send(&format!("{from}@factory"), &format!("{to}@factory"))
+    };
+    assert!(!may("mallory", "buyer") && !may("mallory", "df") && !may("mallory", "ams"));
+    assert!(!may("buyer", "safe") && !may("ca", "safe"));
+    assert!(may("mallory", "master") && may("master", "safe") && may("buyer", "df"));
+    // A name beside `*` is checked as all others.
+    let rule = r#"[[rule]]
+        deny = { from = ["*", "no such"], to = ["*"] }"#;
+    let policy: Policy = toml::from_str(rule).unwrap();
+    let error = policy.compile(&platform()).unwrap_err();
+    assert!(matches!(error, PolicyError::Name { .. }), "{error}");
+}
+
+#[test]
 fn rules_say_on_whose_behalf_an_agent_may_ask() {
     let policy: Policy = toml::from_str(
         r#"

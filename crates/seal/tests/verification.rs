@@ -10,8 +10,8 @@ use rustls_pki_types::CertificateDer;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
-    CertificateChain, Fingerprint, GRANT, Identity, IssuingAuthority, KeyPair, Timestamp, Trust,
-    Validity, VerifyError,
+    CertificateChain, Fingerprint, GRANT, Identity, IssuingAuthority, KeyPair, RootAuthority,
+    Timestamp, Trust, Validity, VerifyError,
 };
 use support::{ADDRESS, HOUR, SKEW, TestPlatform, YEAR, request, seconds};
 
@@ -82,6 +82,38 @@ fn a_chain_lives_no_longer_than_its_authority() {
         .verify(&issued.chain, platform.now.plus(seconds(111)))
         .unwrap_err();
     assert!(matches!(error, VerifyError::Expired { .. }));
+}
+
+/// Chains are public: others may show a leaf with other certificates behind it.
+#[test]
+fn nobody_shortens_the_life_of_anothers_chain() {
+    let platform = TestPlatform::new("factory");
+    let (trust, now) = (&platform.trust, platform.now);
+    let own = platform.credential(&platform.agent("a"));
+    let brief = Validity::starting(now, seconds(100));
+    let shown = |behind: &[&[u8]]| {
+        let mut all = own.chain().to_certificates();
+        all.truncate(1);
+        all.extend(behind.iter().map(|der| CertificateDer::from(der.to_vec())));
+        CertificateChain::new(all).unwrap()
+    };
+    let authority = platform.authority.chain().leaf();
+    let made_up = RootAuthority::create(&platform.name, brief).unwrap();
+    for beside in [made_up.certificate().as_ref(), authority] {
+        let error = trust.verify(&shown(&[authority, beside]), now).unwrap_err();
+        assert!(matches!(error, VerifyError::Unacceptable { .. }), "{error}");
+    }
+    // Another certificate of the CA is as good, and ends sooner.
+    let renewed = platform.root.renew_authority(&platform.authority, brief);
+    let by_renewed = shown(&[renewed.unwrap().chain().leaf()]);
+    let verified = trust.verify(&by_renewed, now).unwrap();
+    assert_eq!(verified.not_after(), now.plus(seconds(100)));
+    // Some show the root, too.
+    let with_root = shown(&[authority, platform.root.certificate().as_ref()]);
+    for chain in [own.chain(), &with_root] {
+        let verified = trust.verify(chain, now.plus(seconds(200))).unwrap();
+        assert_eq!(verified.not_after(), now.plus(HOUR));
+    }
 }
 
 #[test]

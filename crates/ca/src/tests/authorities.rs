@@ -167,6 +167,44 @@ fn each_ca_goes_on_with_its_own_log_and_takes_up_once_what_the_other_one_could_n
     );
 }
 
+/// The list of a CA in other hands states any version. Afterwards the CA that certifies is still obeyed.
+#[test]
+fn a_version_of_another_ca_that_none_can_follow_is_not_passed() {
+    let root = root();
+    let (mut service, other) = (service(&root), authority(&root, "ca-2"));
+    let latest = sealbus_seal::denylist::latest_version(NOW);
+    let serial = Serial::random().unwrap();
+    let denial = Denial {
+        at: NOW,
+        reason: Reason::Ended,
+    };
+    let roots = [root.certificate().clone()];
+    let holder = Trust::new(platform(), &roots, Duration::ZERO).unwrap();
+    let mut list = DenyList::new(other.identity().clone());
+    for is_new in [false, true] {
+        if is_new {
+            list = DenyList::new(other.identity().clone());
+            list.deny_serial(serial, NOW.plus(HOUR), denial).unwrap();
+        }
+        list.raise_version(u64::MAX);
+        let handed = list.sign(&other).unwrap().whole();
+        assert_eq!(service.take_back(&handed, NOW).unwrap().is_new, is_new);
+        service.publish(NOW).unwrap();
+        assert!(service.deny_list_version() <= latest);
+        holder
+            .apply_deny_list(&service.deny_list_since(0), NOW)
+            .unwrap();
+    }
+    assert_eq!(service.denial(serial), Some(denial));
+    let seller = certify(&mut service, "seller");
+    service.revoke_by_hand("seller", "stolen", NOW).unwrap();
+    service.publish(NOW).unwrap();
+    holder
+        .apply_deny_list(&service.deny_list_since(0), NOW)
+        .unwrap();
+    assert!(holder.verify(&seller, NOW).is_err());
+}
+
 #[test]
 fn a_ca_is_revoked_by_another_one_with_all_that_it_certified() {
     let (root, mut rows, none) = (root(), Stored::new(), BTreeMap::new());

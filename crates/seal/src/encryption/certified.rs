@@ -89,26 +89,11 @@ impl CertifiedEncryptionKey {
                 identity: agent.clone(),
             });
         }
-        let lists = trust.deny_lists();
-        let by_operator = lists.iter().find_map(|list| {
-            let denial = list.denied_identity(agent)?;
-            let is_meant = list.denied_before(agent)? > leaf.not_before();
-            (is_meant && denial.reason == Reason::ByOperator).then_some(denial)
-        });
-        match (by_operator, trust.check(&verified, then)) {
-            (Some(denial), _) => Err(VerifyError::Revoked {
-                identity: agent.clone(),
-                serial: verified.serial(),
-                denial,
-            }
-            .into()),
-            (
-                None,
-                Err(VerifyError::Revoked {
-                    identity, denial, ..
-                }),
-            ) if identity == *agent && denial.reason != Reason::ByOperator => Ok((key, verified)),
-            (None, checked) => checked.map(|()| (key, verified)).map_err(Into::into),
+        match trust.check(&verified, then) {
+            Err(VerifyError::Revoked {
+                identity, denial, ..
+            }) if identity == *agent && denial.reason != Reason::ByOperator => Ok((key, verified)),
+            checked => checked.map(|()| (key, verified)).map_err(Into::into),
         }
     }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
+use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
 use super::TlsError;
-use super::provider::provider;
 use crate::chain::Credential;
 
 /// The certificate that a process or node shows now. A renewal needs no restart and no new configuration: the next
@@ -65,8 +65,10 @@ impl Shown {
         root: Option<&CertificateDer<'static>>,
     ) -> Result<Self, TlsError> {
         let chain = credential.chain().to_certificates();
-        let certified =
-            CertifiedKey::from_der(chain, credential.key().private_key_der(), &provider())?;
+        // The library leaves bytes that it is given behind. These are borrowed, and overwritten when they are dropped.
+        let der = credential.key().pkcs8();
+        let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(der.as_slice()))?;
+        let certified = CertifiedKey::new(chain, key);
         let with_root = root.map(|root| {
             let mut chain = certified.cert.clone();
             chain.push(root.clone());

@@ -1,6 +1,7 @@
 //! The deny list: versions, signatures, limits.
 #![allow(clippy::unwrap_used)]
 
+mod graver;
 mod restored;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,7 @@
 //! An authority that goes on from an older copy of its list.
 
+use sealbus_seal::denylist::latest_version;
+
 use super::*;
 
 #[test]
@@ -121,4 +123,35 @@ fn a_late_denial_of_an_identity_lowers_none_that_is_in_force() {
         assert!(!in_force.outlasts(whole));
         assert_eq!(whole.digest(), list.digest());
     }
+}
+
+#[test]
+fn a_version_of_another_authority_that_is_not_of_this_time_is_not_passed() {
+    let platform = TestPlatform::new("factory");
+    let (now, later) = (platform.now, platform.now.plus(HOUR));
+    let second = platform
+        .root
+        .create_authority("ca-2", Validity::starting(now, YEAR))
+        .unwrap();
+    let mut list = DenyList::new(platform.authority.identity().clone());
+    let mut other = DenyList::new(second.identity().clone());
+    other.deny_serial(serial(1), later, denial(now)).unwrap();
+    other.raise_version(latest_version(now));
+    list.take_over(&other, now).unwrap();
+    assert!(list.version() > other.version());
+
+    other.deny_serial(serial(2), later, denial(now)).unwrap();
+    other.raise_version(u64::MAX);
+    let version = list.version();
+    list.take_over(&other, now).unwrap();
+    assert_eq!(list.version(), version + 1);
+    assert!(list.denied_serial(serial(2)).is_some());
+
+    // The versions of an authority's own list are passed, as far as there are any.
+    let mut former = list.clone();
+    former.deny_serial(serial(3), later, denial(now)).unwrap();
+    former.raise_version(u64::MAX);
+    list.take_over(&former, now).unwrap();
+    list.deny_serial(serial(4), later, denial(now)).unwrap();
+    assert_eq!((list.version(), list.len()), (u64::MAX, 4));
 }

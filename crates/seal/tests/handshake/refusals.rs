@@ -1,9 +1,15 @@
 //! Refused handshakes, and the reasons that both ends get.
 
-use rustls::{AlertDescription, Error as RustlsError, ServerConnection};
+use std::sync::Arc;
+
+use rustls::client::ResolvesClientCert;
+use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
+use rustls::sign::CertifiedKey;
+use rustls::{AlertDescription, Error as RustlsError, ServerConnection, SignatureScheme};
+use rustls_pki_types::PrivatePkcs8KeyDer;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::tls::{self, CertificateSource, ExpectedPeer};
-use sealbus_seal::{SecurityLevel, Validity, VerifyError};
+use sealbus_seal::{RootAuthority, SecurityLevel, Validity, VerifyError};
 
 use super::support::{HOUR, TestPlatform, seconds};
 use super::{End, handshake, must_fail};
@@ -132,6 +138,54 @@ fn an_agent_certificate_opens_no_connection() {
     let source = CertificateSource::new(&platform.credential(&identity)).unwrap();
     let (reason, _) = refusal_of(&platform, &End { identity, source });
     assert!(matches!(reason, VerifyError::WrongKind { .. }), "{reason}");
+}
+
+/// A client that shows these certificates, and has a key of its own.
+#[derive(Debug)]
+struct Shows(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Shows {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// A server judges certificates before it knows whether the client has their key. Certificates of others are public.
+#[test]
+fn a_stranger_who_shows_the_certificates_of_another_does_it_no_harm() {
+    let platform = TestPlatform::new("factory");
+    let victim = platform.credential(&platform.process("node-1"));
+    let brief = Validity::starting(platform.now, seconds(60));
+    let made_up = RootAuthority::create(&platform.name, brief).unwrap();
+    let mut shown = victim.chain().to_certificates();
+    shown.push(made_up.certificate().clone());
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let key = key.serialize_der();
+    let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(key.as_slice())).unwrap();
+
+    let (server, refusal) = End::new(&platform, "node-9")
+        .acceptor(&platform, SecurityLevel::Auth)
+        .accept()
+        .unwrap();
+    let (client, _) = End::new(&platform, "node-2")
+        .connector(&platform, SecurityLevel::Auth)
+        .connect_to_any()
+        .unwrap();
+    let mut client = (*client).clone();
+    client.client_auth_cert_resolver = Arc::new(Shows(Arc::new(CertifiedKey::new(shown, key))));
+    let (_, server) = must_fail(Arc::new(client), server);
+    assert!(server.is_err());
+    let refusal = refusal.get();
+    assert!(
+        matches!(refusal, Some(VerifyError::Unacceptable { .. })),
+        "{refusal:?}"
+    );
+    let later = platform.now.plus(seconds(600));
+    platform.trust.verify(victim.chain(), later).unwrap();
 }
 
 #[test]
