@@ -38,11 +38,13 @@ ML_DSA_65 = b"\xffsealbus ml-dsa-65 log v1\0"  # in the place of LOG
 LEVELS = {3: "signed", 4: "sealed"}
 REASONS = ("killed", "moved", "node-lost", "by-operator", "superseded", "ended")
 IDENTITY = "1.2.840.113556.1.8000.2554.42964.34295.20436.19583.42606.4912364.344408.2"
+HOLDING = IDENTITY[:-1] + "1"
 SECOND = "2.5.29.72"  # subjectAltPublicKeyInfo
 P = (1 << 255) - 19
 ORDER_8 = 0x5FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 WEAK = (0, 1, P - 1, ORDER_8, P - ORDER_8)  # the values of y of keys that anybody can sign for
 SKEW, PAGES = 10, 1024  # seconds that clocks may differ; half the pages of a deny list
+MOST = 1024  # messages of a batch
 ACTS = (
     "accept-proposal agree cancel cfp confirm disconfirm failure inform inform-if inform-ref not-understood propagate "
     "propose proxy query-if query-ref refuse reject-proposal request request-when request-whenever subscribe"
@@ -164,6 +166,9 @@ class Certificate:
         need(not own or self.uri.split("/")[3] == "agent", f"{self.uri} is no agent and has what an agent may have")
         self.second = self.read_second(own[SECOND]) if SECOND in own else None
         self.identity = self.check_identity(own[IDENTITY]) if IDENTITY in own else None
+        held = next((it.value.value for it in extensions if it.oid.dotted_string == HOLDING), b"\x0c\0")
+        words = held[3 if held[1] == 0x81 else 2 :].decode().split(" ")  # a renewal names the number and start of its original
+        self.originals = [(self.serial, self.start), *((bytes.fromhex(it), int(words[3])) for it in words[2:3])]
 
     def read_second(self, value: bytes) -> PublicKey:
         key = load_der_public_key(value)
@@ -267,6 +272,15 @@ class DenyList:
         need((len(self.serials), len(self.identities)) == counts, "entries of the deny list are missing")
         entries = sha256(b"sealbus deny list entries v3\0", *(sha256(bytes(page)) for page in pages))
         need(entries == digest, "the deny list's entries are not those that were signed")
+
+    def of(self, chain: list[Certificate]) -> dict[str, Any] | None:
+        """The denial of a CA behind a certificate; else its own, or that of its original: an operator's first."""
+        before, by_name = self.identities.get(chain[0].uri, (0, None))
+        found = [self.serials.get(it.serial) for it in chain[1:]]
+        if not any(found):
+            for serial, start in chain[0].originals:
+                found += [self.serials.get(serial), by_name if start < before else None]
+        return min((it for it in found if it), key=lambda it: it["reason"] != "by-operator", default=None)
 
     def denial(self, data: Bytes) -> dict[str, Any]:
         at, reason, _ = data.number(8), data.number(1), data.number(8)
@@ -418,14 +432,18 @@ class File:
         for raw in witnesses:
             chain = read_chain(Bytes(unbase64(raw)))
             uri = chain[0].uri
-            need(uri.startswith(f"spiffe://{self.root.platform}/node/"), f"{uri} is no node")
+            is_node = uri.startswith(f"spiffe://{self.root.platform}/node/") and uri.count("/") == 4
+            need(is_node, f"{uri} is no node")
+            need(uri not in [it["witness"] for it in cosigned], f"{uri} is there twice among the witnesses")
             at = self.checkpoint.signed(uri, WITNESS, chain[0].key)
             check_chain(chain, self.root, at)
             cosigned.append({"witness": uri, "at": at * 1000})
         for text in self.options.witness:
             uri, _, key = text.split("+", 2)
             public = Ed25519PublicKey.from_public_bytes(unbase64(key)[1:])
-            cosigned.append({"witness": uri, "at": self.checkpoint.signed(uri, WITNESS, public) * 1000})
+            at = self.checkpoint.signed(uri, WITNESS, public)
+            if uri not in [it["witness"] for it in cosigned]:
+                cosigned.append({"witness": uri, "at": at * 1000})
         need(len(cosigned) >= self.options.quorum, f"only {len(cosigned)} witnesses cosigned the checkpoint")
         known = [self.checkpoint]
         for each in earlier:
@@ -454,9 +472,7 @@ class File:
         need(root == self.checkpoint.root, "the log does not contain the certificate")
         start, end = max(it.start for it in chain) - SKEW, min(it.end for it in chain) + SKEW
         name = f"{own.uri.rpartition('/')[2]}@{own.platform}"
-        before, denied = self.denied.identities.get(own.uri, (0, None))
-        denied = self.denied.serials.get(own.serial, denied if own.start < before else None)
-        return SimpleNamespace(own=own, name=name, start=start, end=end, entry=index, revoked=denied)
+        return SimpleNamespace(own=own, name=name, start=start, end=end, entry=index, revoked=self.denied.of(chain))
 
     def check_message(self, line: Any) -> dict[str, Any]:
         number, channel, qos, receivers, raw, proof = fields(
@@ -475,7 +491,7 @@ class File:
         public, word, then = data.take(key_length), data.take(length), data.number(8)
         authors, rank, serial = data.number(2), data.number(2), data.take(16)
         first, count, place = data.number(8), data.number(2), data.number(2)
-        need(place < count and rank < authors and authors + count <= 257, "the batch has no such message")
+        need(place < count and rank < authors and authors + count <= MOST + 1, "the batch has no such message")
         need(first + count < 1 << 64, "the message's number is too large")
         certificate, name, key = author.own, author.name, bytes([algorithm]) + public
         need(serial == certificate.serial, "the proof needs another certificate")
@@ -517,7 +533,8 @@ class File:
         content = outer.found.get(4) or b""
         # The commitment's place in a message that brings its secret, and in one that names it.
         place = {b"\3": 1141, b"\4": 13}.get(content[:1], 0)
-        need(outer.performative == "sealed" and place > 0, "the message was not sealed")
+        is_direct = messages[number]["channel"] is None
+        need(outer.performative == "sealed" and place > 0 and is_direct, "the message was not sealed, or is not direct")
         committed = sha256(b"sealbus commitment v1\0", unbase64(salt), words.data)
         need(len(unbase64(salt)) == 32 and content[place : place + 32] == committed, "the author committed to other words")
         need(all(words.raw.get(it) == outer.raw.get(it) for it in (2, 3, 5, 13)), "the words have other names outside")
@@ -564,8 +581,11 @@ def main() -> int:
         own = [it for it in report["messages"] if it["identity"] == identity]
         names, serials = ({it[key] for it in own} for key in ("author", "serial"))
         print(f"one agent, by its long-lived identity {identity}: {sorted(names)}, certificates {sorted(serials)}")
+    if not report["log"]["cosignatures"]:
+        print("NO WITNESS COSIGNED THE LOG: its CA may have shown it to nobody else.")
     print(f"{len(report['messages'])} messages. Proved: each author wrote exactly this, for these receivers.")
-    print("Not proved: that a message arrived, that the stated time is the true one, that no message is missing.")
+    print("Not proved: that a message arrived, that the stated time is the true one, that no message is missing,")
+    print(f"that nobody was revoked after version {report['denied_version']} of the deny list.")
     return 0
 
 

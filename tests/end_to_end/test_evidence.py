@@ -8,13 +8,16 @@ import hashlib
 import importlib.util
 import json
 import random
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from harness import DEADLINE, PROGRAMS, ROOT, documented_keys, sealbus, wait_for
 
 VERIFIER = ROOT / "tools" / "verify_evidence.py"
@@ -272,6 +275,12 @@ def test_what_a_forger_tries(scene):
     ):
         scene.refused(changed(early, change))
 
+    def witness_twice(lines):
+        log = lines[2]["log"]
+        log["witnesses"] = log["witnesses"][:1] * 2
+
+    scene.refused(changed(early, witness_twice), "twice among the witnesses", "--quorum", "2")
+
     # The log goes on: the later file shows that it continues what was seen, and the early one cannot be passed off.
     scene.factory.send("source", json.dumps(["publish", ["third"]]))
     scene.factory.tell("ca", "revoke", "source", "--reason", "it leaked")
@@ -303,6 +312,68 @@ def test_what_a_forger_tries(scene):
     other.write_bytes(base64.b64decode(certificate))
     sealbus("evidence", "verify", early, "--root", other, expect=1)
     assert alone(early, "--root", other) is None
+
+
+def test_a_witness_that_lies_prevents_no_evidence(scene):
+    scene.ask("source", "publish", ["said"])
+    folder = scene.factory.directory
+    kept = min(wait_for(lambda: list(folder.rglob("witness/ca.checkpoint")), "a checkpoint that a node has cosigned"))
+
+    def alarmed() -> list[str]:
+        lines = kept.read_text().split("\n")
+        if lines[1] != "1000000":
+            # The node claims to have seen more entries than the log has. The next certificate makes the Master ask it.
+            kept.write_text("\n".join([lines[0], "1000000", *lines[2:]]))
+            scene.factory.tell("kill", "source")
+            scene.factory.tell("start", "source", expect=None)
+            scene.factory.active("source")
+        return scene.factory.ask("status")["log_alarms"]
+
+    wait_for(alarmed, "the alarm", also=scene.factory.logs)
+    report = scene.report(scene.exported("--channel", "/records"))
+    assert [it["content"] for it in report["messages"]] == ["said"]
+    (gap,) = [gap for gap in report["exporter"]["gaps"] if "does not believe the log" in gap]
+    assert "was cut off" in gap
+
+
+def test_the_other_verifier_takes_a_message_of_the_largest_batch(verifier):
+    """The proof is made here as docs/evidence.md describes it."""
+    count, place, then = 1024, 700, 1_700_000_000_000
+    author, batch = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    serial, der, field, sha256 = bytes(15) + b"\7", b"certificate", verifier.field, verifier.sha256
+    holder, key = serial + sha256(der), b"\1" + batch.public_key().public_bytes_raw()
+    message = b"\xfa\x10\x08\2\2\x10source@factory\0\1\1"
+    said = b"sealbus message v1\0\0" + field("") + struct.pack(">Q", 1) + field("sink@factory") + sha256(message)
+    leaves = [sha256(b"\0", b"another %d" % number) for number in range(count)]
+    leaves[place] = sha256(b"\0", said)
+
+    def tree(leaves: list[bytes]) -> bytes:
+        if len(leaves) == 1:
+            return leaves[0]
+        left = verifier.split(len(leaves))
+        return verifier.node(tree(leaves[:left]), tree(leaves[left:]))
+
+    def path(index: int, leaves: list[bytes]) -> list[bytes]:
+        if len(leaves) == 1:
+            return []
+        left = verifier.split(len(leaves))
+        if index < left:
+            return [*path(index, leaves[:left]), tree(leaves[left:])]
+        return [*path(index - left, leaves[left:]), tree(leaves[:left])]
+
+    entry = sha256(b"\0sealbus author v1\0", holder, struct.pack(">QQ", 0, count), tree(leaves))
+    delegation = b"sealbus delegation v1\0" + field("factory") + field("source@factory") + holder + key
+    signed = b"sealbus batch v2\0\3" + field("factory") + key + struct.pack(">QQ", then, 1) + entry
+    proof = b"\2\3" + key + author.sign(delegation) + struct.pack(">QHH", then, 1, 0) + serial
+    proof += struct.pack(">QHH", 0, count, place) + b"".join(path(place, leaves)) + batch.sign(signed)
+    file = verifier.File.__new__(verifier.File)
+    file.root = SimpleNamespace(key=author.public_key(), platform="factory")
+    own = SimpleNamespace(serial=serial, der=der, identity=None, proof_key=lambda _: author.public_key())
+    file.authors = [SimpleNamespace(own=own, name="source@factory", start=0, end=1 << 40, entry=0, revoked=None)]
+    file.signatures, file.acls = set(), []
+    line = {"certificate": 0, "channel": None, "qos": "", "receivers": ["sink@factory"]}
+    line |= {"message": base64.b64encode(message).decode(), "proof": base64.b64encode(proof).decode()}
+    assert file.check_message(line)["number"] == place
 
 
 def test_evidence_outlives_certificates(scene, verifier, monkeypatch):

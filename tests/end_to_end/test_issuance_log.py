@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.util
 import json
 import re
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
@@ -91,6 +94,9 @@ def test_anyone_verifies_the_log(factory):
     sealbus("ca", "log", "verify", "--root", root, "--address", port, "--against", kept)
     done = verifier("--root", root, "--address", port, "--against", kept)
     assert done.returncode == 0, done.stderr
+    # A platform that hands out another log than the one that is asked for is not believed.
+    refused = sealbus("ca", "log", "verify", "--root", root, "--folder", log, "--ca", "ca-2", expect=1)
+    assert b"the log of the CA ca-2 is wanted" in refused.stderr
     # Another platform's root makes nobody believe it.
     other = factory.directory / "other.pem"
     other.write_bytes(secretly(Ed25519PrivateKey.generate(), "worker").public_bytes(Encoding.PEM))
@@ -114,6 +120,10 @@ def test_an_owner_sees_each_certificate_in_its_name(factory):
     assert listed["serial"] == shown["serial"]
     assert f"entry {listed['index']} " in factory.tell("ca", "monitor", "worker").stdout.decode()
     assert factory.tell("ca", "monitor", "nobody").stdout == b""
+    # Witnesses would notice a log that only its owner is shown.
+    factory.tell("ca", "monitor", "worker", "--quorum", "1")
+    refused = factory.tell("ca", "monitor", "worker", "--quorum", "2", expect=1)
+    assert b"1 witnesses cosigned the checkpoint, and 2 must" in refused.stderr
 
 
 def secretly(key: Ed25519PrivateKey, agent: str, issuer: x509.Certificate | None = None) -> x509.Certificate:
@@ -157,6 +167,86 @@ def test_a_certificate_that_the_log_lacks(factory):
     assert b"the log lacks the certificate" in refused.stderr
     done = verifier("--root", root, "--folder", log, "--certificate", secret)
     assert done.returncode == 1 and "the log lacks the certificate" in done.stderr
+
+
+def test_an_entry_hides_no_certificate_under_another_name(factory):
+    """A CA that enters a secret certificate in the name of somebody who does not look."""
+    published(factory)
+    root = root_of(factory)
+    log = copied(factory, "log")
+    host, _, port = factory.agents()["worker"]["address"].rpartition(":")
+    shown = factory.directory / "shown.pem"
+    shown.write_text(shown_by(host, int(port)))
+    der = x509.load_pem_x509_certificate(shown.read_bytes()).public_bytes(Encoding.DER)
+    hidden = {
+        "identity": "spiffe://factory/agent/nobody",
+        "address": "127.0.0.1",
+        "on_behalf_of": None,
+        "authority": "spiffe://factory/authority/ca",
+        "serial": "01" * 16,
+        **dict.fromkeys(("not_before", "not_after", "issued_at"), 1_800_000_000),
+        "certificate": hashlib.sha256(der).hexdigest(),
+    }
+    leaf = json.dumps(hidden, separators=(",", ":")).encode()
+    place, hashed = factory.directory / "lie", hashlib.sha256(b"\0" + leaf).digest()
+    for path, content in (("0", hashed), ("entries", struct.pack(">H", len(leaf)) + leaf)):
+        (place / "tile" / path / "000.p").mkdir(parents=True)
+        (place / "tile" / path / "000.p" / "1").write_bytes(content)
+    shutil.copy2(log / "authority.pem", place)
+    (place / "witnesses.pem").touch()
+    key = load_pem_private_key((factory.state / "ca.key").read_bytes(), None)
+    assert isinstance(key, Ed25519PrivateKey)
+    origin = "spiffe://factory/authority/ca/issuance"
+    text = f"{origin}\n1\n{base64.b64encode(hashed).decode()}\n"
+    hint = bytes.fromhex(vkey(origin, 1, key.public_key().public_bytes_raw()).split("+")[1])
+    signature = base64.b64encode(hint + key.sign(text.encode())).decode()
+    (place / "checkpoint").write_text(f"{text}\n\u2014 {origin} {signature}\n")
+    asked = ("--root", root, "--folder", place)
+    sealbus("ca", "log", "verify", *asked)
+    refused = sealbus("ca", "log", "verify", *asked, "--certificate", shown, expect=1)
+    assert b"under the name spiffe://factory/agent/nobody" in refused.stderr
+    done = verifier(*asked, "--certificate", shown)
+    assert done.returncode == 1 and "under the name spiffe://factory/agent/nobody" in done.stderr
+
+
+def test_the_other_verifier_counts_nodes_that_tell_the_time():
+    """A process is no witness, and a node that states a wrong time harms no other."""
+    spec = importlib.util.spec_from_file_location("verify_log", VERIFIER)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its data classes look it up
+    spec.loader.exec_module(module)
+    keys = {name: Ed25519PrivateKey.generate() for name in ("root", "ca", "liar", "honest", "process")}
+    uris = {name: f"spiffe://factory/authority/{name}" for name in ("root", "ca")}
+    uris |= {name: f"spiffe://factory/node/{name}" for name in ("liar", "honest")}
+    uris["process"] = f"{uris['honest']}/process/{'0' * 32}"
+
+    def made(name: str, issuer: str) -> x509.Certificate:
+        now = datetime.now(UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.USER_ID, name)]))
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.USER_ID, issuer)]))
+            .public_key(keys[name].public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(minutes=1))
+            .not_valid_after(now + timedelta(hours=1))
+            .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uris[name])]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=name in ("root", "ca"), path_length=None), critical=True)
+            .sign(keys[issuer], None)
+        )
+
+    root, ca = made("root", "root"), made("ca", "root")
+    text, signatures, pem = "origin\n1\nroot\n", [], b""
+    present = int(datetime.now(UTC).timestamp())
+    for name, at in (("liar", 1 << 60), ("process", present), ("honest", present)):
+        hint = module.Key(uris[name], module.WITNESS, keys[name].public_key()).hint()
+        signed = keys[name].sign(f"cosignature/v1\ntime {at}\n{text}".encode())
+        signatures.append((uris[name], hint + struct.pack(">Q", at) + signed))
+        pem += b"".join(it.public_bytes(Encoding.PEM) for it in (made(name, "ca"), ca))
+    checkpoint = module.Checkpoint("origin", 1, b"", text, signatures)
+    found = dict(module.cosignatures(SimpleNamespace(read=lambda _: pem), checkpoint, root, []))
+    assert list(found) == [uris["honest"]]
 
 
 def shown_by(host: str, port: int) -> str:
@@ -232,6 +322,8 @@ def test_a_log_that_was_cut_off_or_rewritten(platform):
         "the witness to be heard",
         also=factory.logs,
     )
+    assert b"a witness does not believe this log: node-1" in refused.stderr
+    refused = factory.tell("ca", "monitor", "worker", expect=1)
     assert b"a witness does not believe this log: node-1" in refused.stderr
     assert any(alarm.startswith("node-1: ") for alarm in factory.ask("status")["log_alarms"])
     assert "THE ISSUANCE LOG IS NOT WHAT IT WAS" in factory.logs()

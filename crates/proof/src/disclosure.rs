@@ -15,7 +15,8 @@ use crate::file::{DisclosedLine, EvidenceLine, MessageLine, at, hexadecimal, who
 /// The performative of the outer message.
 const SEALED: &str = "sealed";
 /// The versions of the content of a sealed message, and the bytes of each before the commitment. The first has the key and the
-/// encapsulated secret, the second the name of the secret, both then the number. A sealed event has another version.
+/// encapsulated secret, the second the name of the secret, both then the number. The content of a sealed event may begin with the
+/// same byte, and has its commitment elsewhere: words are disclosed of direct messages alone.
 const FORMS: [(u8, usize); 2] = [
     (3, 1 + EncryptionKeyId::LENGTH + Encapsulation::LENGTH + 4),
     (4, 1 + 8 + 4),
@@ -79,10 +80,10 @@ fn commitment_of(salt: &Blob, inside: &Blob) -> Option<Commitment> {
     Some(Commitment::new(&Salt::from_bytes(salt), &inside.0))
 }
 
-/// The commitment in a sealed message; none if the message is no sealed one.
-fn commitment_in(outer: &AclMessageRef<'_>) -> Option<Commitment> {
+/// The commitment in a sealed direct message; none if the message is no such one. `channel` is that of its line.
+fn commitment_in(outer: &AclMessageRef<'_>, channel: Option<&str>) -> Option<Commitment> {
     let content = outer.content_bytes()?;
-    if !outer.is_act(SEALED) {
+    if channel.is_some() || !outer.is_act(SEALED) {
         return None;
     }
     let version = content.first()?;
@@ -144,12 +145,17 @@ fn check_line(
             "the file has no such message, or its words stand before",
         ));
     };
-    let EvidenceLine::Message(MessageLine { message, .. }) = serde_json::from_slice(sealed)? else {
+    let EvidenceLine::Message(MessageLine {
+        message, channel, ..
+    }) = serde_json::from_slice(sealed)?
+    else {
         return Err(NotTrue::Form("it is not a message"));
     };
     let outer = decode(&message.0)?;
-    let Some(committed) = commitment_in(&outer) else {
-        return Err(NotTrue::Form("the message was not sealed"));
+    let Some(committed) = commitment_in(&outer, channel.as_deref()) else {
+        return Err(NotTrue::Form(
+            "the message was not sealed, or is no direct message",
+        ));
     };
     if commitment_of(&line.salt, &line.inside) != Some(committed) {
         return Err(NotTrue::Form("the author committed to other words"));
@@ -186,9 +192,13 @@ pub fn disclose(file: &[u8], words: &[Disclosure]) -> Result<Vec<u8>, NotDisclos
                 disclosed.insert(line.message, line);
                 continue;
             }
-            EvidenceLine::Message(MessageLine { ref message, .. }) => {
+            EvidenceLine::Message(MessageLine {
+                ref message,
+                ref channel,
+                ..
+            }) => {
                 let outer = at(number, decode(&message.0))?;
-                if let Some(commitment) = commitment_in(&outer) {
+                if let Some(commitment) = commitment_in(&outer, channel.as_deref()) {
                     let found = committed.entry(*commitment.as_bytes()).or_default();
                     found.push((messages, outer.to_owned()));
                 }

@@ -259,6 +259,9 @@ pub enum NotTrue {
     /// Only nodes are witnesses with certificates of the platform.
     #[error("{0} is no node: it cannot be a witness")]
     NotAWitness(String),
+    /// One witness makes no quorum.
+    #[error("{0} is there twice among the witnesses: each of them counts once")]
+    WitnessTwice(String),
     /// The log's entry cannot be read.
     #[error("the log's entry cannot be read: {0}")]
     Entry(String),

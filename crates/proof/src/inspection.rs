@@ -5,10 +5,10 @@ use std::thread;
 
 use data_encoding::HEXLOWER;
 use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
-use sealbus_seal::denylist::{Denial, DenyList};
+use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::{
-    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, IdentityKind, PlatformName, Timestamp,
-    Trust, VerifiedIdentity,
+    CLOCK_SKEW, Certificate, CertificateChain, IdentityKind, PlatformName, Timestamp, Trust,
+    VerifiedIdentity,
 };
 use sealbus_transparency::{
     Checkpoint, Hash, IssuanceRecord, KeyKind, Note, NoteKey, leaf_hash, verify_consistency,
@@ -155,13 +155,16 @@ fn check_log(
     let key = Checkpoint::key_of(authority.identity(), authority.public_key().clone())?;
     let note = Note::parse(&line.checkpoint)?;
     let checkpoint = Checkpoint::open(&note, &key)?;
-    let mut cosignatures = Vec::new();
+    let mut cosignatures: Vec<CosignatureReport> = Vec::new();
     for chain in &line.witnesses {
         let chain = CertificateChain::decode(&chain.0)?;
         let node = chain.certificate()?;
         let name = node.identity().to_string();
         if node.identity().kind() != IdentityKind::Node {
             return Err(NotTrue::NotAWitness(name));
+        }
+        if cosignatures.iter().any(|known| known.witness == name) {
+            return Err(NotTrue::WitnessTwice(name));
         }
         let at = note.verify(&NoteKey::new(
             &name,
@@ -176,10 +179,12 @@ fn check_log(
     }
     for key in &demands.witnesses {
         let at = note.verify(key)?;
-        cosignatures.push(CosignatureReport {
-            witness: key.name().to_owned(),
-            at: at.as_unix_seconds() * 1000,
-        });
+        if cosignatures.iter().all(|known| known.witness != key.name()) {
+            cosignatures.push(CosignatureReport {
+                witness: key.name().to_owned(),
+                at: at.as_unix_seconds() * 1000,
+            });
+        }
     }
     if cosignatures.len() < demands.quorum {
         return Err(NotTrue::Witnesses {
@@ -234,17 +239,7 @@ fn check_certificate(
     trust.verify_as_of(&chain, leaf.not_before())?;
     let entry = &line.entry.0;
     let record = IssuanceRecord::from_leaf(entry).map_err(NotTrue::Entry)?;
-    let own = (
-        Fingerprint::of(chain.leaf()),
-        leaf.identity(),
-        leaf.long_lived_identity(),
-    );
-    if (
-        record.certificate,
-        &record.identity,
-        record.long_lived_identity,
-    ) != own
-    {
+    if !record.is_of(&leaf, chain.leaf()) {
         return Err(NotTrue::OtherEntry(leaf.identity().clone()));
     }
     verify_inclusion(
@@ -254,13 +249,38 @@ fn check_certificate(
         &checkpoint.root,
         &hashes(&line.proof)?,
     )?;
-    let revoked = denied.denied(leaf.identity(), leaf.serial(), leaf.not_before());
+    let revoked = denial_of(&chain, &leaf, denied)?;
     Ok(CheckedAuthor {
         chain,
         leaf,
         entry: line.index,
         revoked,
     })
+}
+
+/// The denial of a certificate, as [`Trust::check`] finds it: that of a CA behind it, its own, or that of the certificate that
+/// it renews. An operator's word counts before others.
+fn denial_of(
+    chain: &CertificateChain,
+    leaf: &Certificate,
+    denied: &DenyList,
+) -> Result<Option<Denial>, NotTrue> {
+    for issuer in chain.issuers() {
+        let serial = Certificate::parse(issuer)?.serial();
+        if let Some(denial) = denied.denied_serial(serial) {
+            return Ok(Some(denial));
+        }
+    }
+    let itself = denied.denied(leaf.identity(), leaf.serial(), leaf.not_before());
+    let earlier = leaf
+        .renews()
+        .and_then(|it| denied.denied(leaf.identity(), it.serial, it.not_before));
+    let is_operators = |denial: &Denial| denial.reason == Reason::ByOperator;
+    let by_operator = itself.filter(is_operators);
+    Ok(by_operator
+        .or(earlier.filter(is_operators))
+        .or(itself)
+        .or(earlier))
 }
 
 /// Checks the messages on all processors.

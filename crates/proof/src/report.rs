@@ -81,7 +81,7 @@ pub struct MessageReport {
     pub content: Option<String>,
     /// SHA-256 of the content's bytes, hexadecimal; none without content.
     pub content_sha256: Option<String>,
-    /// When and why the author's certificate was revoked, if it was when the file was made.
+    /// When and why the author's certificate was revoked, or that of its CA, if the deny list in the file has it.
     pub revoked: Option<Denial>,
     /// The words inside a sealed message, if its receiver shows them. Performative and content above are those of the outer
     /// message.

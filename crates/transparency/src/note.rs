@@ -9,8 +9,8 @@ use sealbus_seal::{AuthorityKey, KeyPair, SignatureAlgorithm, Timestamp, Verifyi
 use crate::base64;
 use crate::error::LogError;
 
-/// Most signatures of a note. A note with more is refused.
-pub const MOST_SIGNATURES: usize = 128;
+/// Most signatures of a note. A note with more is refused. Each node of a platform adds one.
+pub const MOST_SIGNATURES: usize = 1024;
 /// Longest name of a key.
 const LONGEST_NAME: usize = 512;
 /// Longest signature, after base64. Algorithms that are not known here may be longer than Ed25519.
@@ -251,9 +251,9 @@ impl Note {
         &self.signatures
     }
 
-    /// Adds a signature.
+    /// Adds a signature. A note with [`MOST_SIGNATURES`] stays as it is: nobody could read a longer one.
     pub fn add(&mut self, signature: NoteSignature) {
-        if !self.signatures.contains(&signature) {
+        if self.signatures.len() < MOST_SIGNATURES && !self.signatures.contains(&signature) {
             self.signatures.push(signature);
         }
     }

@@ -57,6 +57,14 @@ impl IssuanceRecord {
         }
     }
 
+    /// Whether this is the record of the certificate, with these bytes: it has its hash, and names its owner. A CA could hide a
+    /// certificate from its owner by an entry in another's name.
+    pub fn is_of(&self, certificate: &Certificate, der: &[u8]) -> bool {
+        self.certificate == Fingerprint::of(der)
+            && self.identity == *certificate.identity()
+            && self.long_lived_identity == certificate.long_lived_identity()
+    }
+
     /// The leaf: the record as JSON, its fields in the order above, without white space. Store these bytes, for the
     /// tree is built over them.
     pub fn to_leaf(&self) -> Result<Vec<u8>, LogError> {

@@ -13,7 +13,7 @@ use sealbus_seal::{
 };
 use sealbus_transparency::{
     AddCheckpoint, Audit, Checkpoint, Entry, Folder, KeyKind, LogError, LogFile, LogHead,
-    LogWriter, Note, NoteKey, NoteSignature, TileReader, Witness, WitnessRefusal,
+    LogWriter, MOST_SIGNATURES, Note, NoteKey, NoteSignature, TileReader, Witness, WitnessRefusal,
     consistency_proof,
 };
 
@@ -372,6 +372,35 @@ fn cosignatures_are_of_one_witness_one_time_and_one_checkpoint() {
     assert!(note.verify(&other.unwrap()).is_err());
 }
 
+/// A note that its maker wrote must not be refused by its readers.
+#[test]
+fn a_note_holds_the_cosignatures_of_many_nodes_and_of_no_more_than_a_reader_takes() {
+    let authority = authority();
+    let (log, _) = filled(3, &authority);
+    let checkpoint = log.publication(authority.identity()).checkpoint;
+    let mut note = checkpoint.sign(&authority).unwrap();
+    let pair = KeyPair::generate().unwrap();
+    for node in 0..200 {
+        note.add(
+            checkpoint
+                .cosign(&format!("node-{node}"), &pair, NOW)
+                .unwrap(),
+        );
+    }
+    let read = Note::parse(&note.to_string()).unwrap();
+    assert_eq!(read.signatures().len(), 201);
+    for node in 200..MOST_SIGNATURES + 9 {
+        note.add(
+            checkpoint
+                .cosign(&format!("node-{node}"), &pair, NOW)
+                .unwrap(),
+        );
+    }
+    let read = Note::parse(&note.to_string()).unwrap();
+    assert_eq!(read.signatures().len(), MOST_SIGNATURES);
+    assert!(Checkpoint::open(&read, &key_of(&authority)).is_ok());
+}
+
 #[test]
 fn a_log_with_ml_dsa_is_witnessed_and_its_key_has_one_text() {
     let authority = authority_with(SignatureAlgorithm::MlDsa65);
@@ -448,7 +477,13 @@ fn checkpoints_of_one_form(signatures: SignatureAlgorithm) {
     // Another signature besides the true one does no harm, and too many do.
     let line = forged.lines().last().unwrap();
     assert!(open(&format!("{note}{line}\n")).is_ok());
-    assert!(open(&format!("{note}{}", format!("{line}\n").repeat(200))).is_err());
+    assert!(
+        open(&format!(
+            "{note}{}",
+            format!("{line}\n").repeat(MOST_SIGNATURES)
+        ))
+        .is_err()
+    );
 }
 
 #[test]

@@ -174,4 +174,10 @@ pub(crate) struct CaMonitor {
     /// Keep showing new certificates
     #[arg(long, short)]
     pub(crate) follow: bool,
+    /// A witness outside the platform that must have cosigned, as `name+hint+key`
+    #[arg(long, value_name = "KEY")]
+    pub(crate) witness: Vec<String>,
+    /// How many witnesses must have cosigned
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub(crate) quorum: usize,
 }

@@ -1,9 +1,12 @@
 //! `evidence export`: proofs of messages for others.
 
 pub(crate) mod disclose;
+#[cfg(test)]
+mod tests;
 pub(crate) mod verify;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -14,24 +17,25 @@ use rustls::pki_types::pem::PemObject;
 use sealbus_bus::milliseconds;
 use sealbus_control::admin::{SilentNode, ask};
 use sealbus_control::evidence::{EvidenceQuestion, ProvedMessage};
+use sealbus_control::text::printable;
 use sealbus_fipa::{Limits, bitefficient};
 use sealbus_proof::{
     Blob, CertificateLine, Demands, EarlierLine, Evidence, EvidenceHead, EvidenceLine,
     FILE_VERSION, LogLine, MessageLine, Statement, inspect, write_file,
 };
-use sealbus_seal::{Certificate, CertificateChain, Fingerprint, Identity, SecurityLevel};
+use sealbus_seal::{Certificate, CertificateChain, Fingerprint, Identity, SecurityLevel, Trust};
 use sealbus_transparency::{
     Audit, Checkpoint, Hash, Inclusion, Note, NoteKey, WholeTree, consistency_proof,
     inclusion_proof, leaf_hash,
 };
 use serde_json::json;
 
-use super::issuance_log::{Log, read, wrong};
+use super::issuance_log::{Log, read, witness_keys, wrong};
 use super::{instant, now};
 use crate::arguments::{EvidenceExport, EvidenceLog, General, LogSource};
 use crate::connection::Connection;
 use crate::error::CliError;
-use crate::output::{Output, shown};
+use crate::output::Output;
 
 /// How often the log is read again until it has every certificate, with this pause.
 const LOOKS: u32 = 15;
@@ -42,6 +46,40 @@ struct Good {
     certificate: Fingerprint,
     evidence: Evidence,
     message: ProvedMessage,
+}
+
+/// The messages whose proofs are good, each once. A certificate and a number identify a message.
+#[derive(Default)]
+struct Found {
+    messages: Vec<Good>,
+    /// The statement under each number of a certificate.
+    statements: HashMap<(Fingerprint, u64), Hash>,
+}
+
+impl Found {
+    /// Adds a message, unless it is there. No file shows a number twice, and an author that gives one twice must not prevent the
+    /// whole file.
+    ///
+    /// # Errors
+    /// Words about the message, if it is left out because another one has its number.
+    fn add(&mut self, message: Good) -> Result<(), String> {
+        let evidence = &message.evidence;
+        let (number, statement) = (evidence.number(), *evidence.statement());
+        match self.statements.entry((message.certificate, number)) {
+            Entry::Vacant(place) => {
+                place.insert(statement);
+                self.messages.push(message);
+                Ok(())
+            }
+            Entry::Occupied(known) if *known.get() == statement => Ok(()),
+            Entry::Occupied(_) => Err(format!(
+                "a further message of {} with the number {number} under the certificate {}, which its author gave to two \
+                 messages: an export of fewer messages shows it",
+                evidence.author().identity(),
+                evidence.author().serial()
+            )),
+        }
+    }
 }
 
 /// A certificate and its place in the log.
@@ -117,7 +155,7 @@ pub(crate) async fn export(
     output.show(&told, || {
         let mut text = format!("{} messages in {}", report.messages.len(), path.display());
         for gap in &report.exporter.gaps {
-            text.push_str(&format!("\nnot there: {}", shown(gap)));
+            text.push_str(&format!("\nnot there: {}", printable(gap)));
         }
         let messages = report.messages.iter();
         let sealed = messages.filter(|it| it.performative == "sealed").count();
@@ -167,7 +205,7 @@ async fn gather(
     log: &Log,
     head: &mut EvidenceHead,
 ) -> Result<(Vec<Good>, Vec<u8>), CliError> {
-    let (mut good, mut known) = (Vec::new(), HashSet::new());
+    let (mut found, mut known) = (Found::default(), HashSet::new());
     let mut unsigned: BTreeMap<String, u64> = BTreeMap::new();
     let mut gap = |text: String| {
         if !head.gaps.contains(&text) {
@@ -187,7 +225,8 @@ async fn gather(
         let mut positions = BTreeMap::new();
         for page in answer.pages {
             let node = page.node;
-            *unsigned.entry(node.clone()).or_default() += page.unsigned;
+            let count = unsigned.entry(node.clone()).or_default();
+            *count = count.saturating_add(page.unsigned);
             for damage in page.damage {
                 gap(format!("a part of the journal of {node}: {damage}"));
             }
@@ -197,8 +236,9 @@ async fn gather(
                 if !known.insert(key) {
                     continue;
                 }
-                match checked(message, log) {
-                    Ok(message) => good.push(message),
+                match checked(message, &log.trust).map(|message| found.add(message)) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(further)) => gap(further),
                     Err(why) => gap(format!("a record of {node} that proves nothing: {why}")),
                 }
             }
@@ -210,14 +250,15 @@ async fn gather(
             for (node, count) in unsigned.into_iter().filter(|(_, count)| *count > 0) {
                 gap(format!("{count} messages on {node} that nobody signed"));
             }
-            good.sort_by_key(|good: &Good| good.evidence.proof().map(|proof| proof.time()).ok());
+            let mut good = found.messages;
+            good.sort_by_key(|good| good.evidence.time());
             return Ok((good, answer.deny_list.0));
         }
         question.positions = Some(positions);
     }
 }
 
-fn checked(message: ProvedMessage, log: &Log) -> Result<Good, String> {
+fn checked(message: ProvedMessage, trust: &Trust) -> Result<Good, String> {
     let receivers: Vec<&str> = message.receivers.iter().map(String::as_str).collect();
     let statement = Statement {
         channel: message.channel.as_deref(),
@@ -227,7 +268,7 @@ fn checked(message: ProvedMessage, log: &Log) -> Result<Good, String> {
     };
     let level = SecurityLevel::Signed;
     let evidence = &message.evidence.0;
-    let evidence = Evidence::decode(evidence, statement.hash(), level, &log.trust, now());
+    let evidence = Evidence::decode(evidence, statement.hash(), level, trust, now());
     let evidence = evidence.map_err(|error| error.to_string())?;
     let limits = Limits {
         message_length: message.message.0.len(),
@@ -267,9 +308,14 @@ async fn lines(
             });
     }
     let bar = output.waiting("the log");
-    let outside = keys(&export.log)?;
+    let outside = witness_keys(&export.log.witness)?;
     let (tree, note) = read_log(export, log, &outside, &mut certified).await?;
     bar.finish_and_clear();
+    // One witness that lies must not prevent a file: the file shows which witnesses believe the log.
+    let disbelief = log.alarms.iter().map(|alarm| {
+        format!("the cosignature of a witness that does not believe the log: {alarm}")
+    });
+    head.gaps.extend(disbelief);
     let (log_line, size) = log_line(export, log, &outside, &tree, note).await?;
     let mut numbers = BTreeMap::new();
     let mut certificates = Vec::new();
@@ -380,11 +426,6 @@ async fn read_log(
         note = later;
         audit.go_on(checkpoint).map_err(wrong)?;
     }
-    if let Some(alarm) = log.alarms.first() {
-        return Err(wrong(format!(
-            "a witness does not believe this log: {alarm}"
-        )));
-    }
     Ok((WholeTree::new(leaves), note))
 }
 
@@ -433,15 +474,10 @@ fn note_of(path: &std::path::Path) -> Result<Note, CliError> {
     Note::parse(&text).map_err(|error| wrong(format!("{}: {error}", path.display())))
 }
 
-fn keys(log: &EvidenceLog) -> Result<Vec<NoteKey>, CliError> {
-    let keys: Result<Vec<NoteKey>, _> = log.witness.iter().map(|key| key.parse()).collect();
-    keys.map_err(wrong)
-}
-
 fn demands(log: &EvidenceLog, root: Option<Vec<u8>>) -> Result<Demands, CliError> {
     Ok(Demands {
         root,
-        witnesses: keys(log)?,
+        witnesses: witness_keys(&log.witness)?,
         quorum: log.quorum,
         seen: log
             .against

@@ -1,7 +1,10 @@
-//! `ca log verify`, `ca monitor`: they read the issuance log without trust in it.
+//! `ca log verify`, and everything else that reads the issuance log without trust in it.
+
+pub(crate) mod monitor;
+#[cfg(test)]
+pub(super) mod tests;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use rustls::pki_types::CertificateDer;
@@ -9,8 +12,8 @@ use rustls::pki_types::pem::PemObject;
 use sealbus_control::admin::ask;
 use sealbus_enrolment::{Enrolment, LogReader};
 use sealbus_seal::{
-    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, Identity, PlatformName, Timestamp,
-    Trust,
+    CLOCK_SKEW, Certificate, CertificateChain, Fingerprint, Identity, IdentityKind, PlatformName,
+    Timestamp, Trust,
 };
 use sealbus_transparency::{
     Audit, Checkpoint, Entry, Folder, IssuanceRecord, KeyKind, LogError, LogFile, Note, NoteKey,
@@ -18,14 +21,11 @@ use sealbus_transparency::{
 use serde::Serialize;
 
 use super::{instant, now};
-use crate::arguments::{CaLogVerify, CaMonitor, General, LogSource};
+use crate::arguments::{CaLogVerify, General, LogSource};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::input;
-use crate::output::{self, Output};
-
-/// How often `ca monitor --follow` looks for a new checkpoint.
-const FOLLOW: Duration = Duration::from_secs(2);
+use crate::output::Output;
 
 /// The place of a log.
 enum LogOrigin {
@@ -52,6 +52,14 @@ struct Cosignature {
     witness: String,
     /// Milliseconds since 1970.
     at: u64,
+}
+
+/// A certificate that must be in a log.
+struct Wanted<'a> {
+    path: &'a Path,
+    der: Vec<u8>,
+    hash: Fingerprint,
+    is_there: bool,
 }
 
 /// The result of `ca log verify`.
@@ -122,7 +130,8 @@ impl Source {
         })
     }
 
-    async fn log(&self, mut place: LogOrigin) -> Result<Log, CliError> {
+    /// The log at this place, which must be that of the CA `name`, if one is given.
+    async fn log(&self, mut place: LogOrigin, name: Option<&str>) -> Result<Log, CliError> {
         let roots = [self.root.clone().into()];
         let trust = Trust::new(self.platform.clone(), &roots, CLOCK_SKEW).map_err(wrong)?;
         let pem = place.read(LogFile::Authority).await?;
@@ -135,6 +144,13 @@ impl Source {
         let end = Certificate::parse(&der).map_err(wrong)?.not_after();
         let now = Timestamp::from_unix_seconds(now() / 1000).min(end);
         let authority = trust.verify_authority(&der, now).map_err(wrong)?;
+        let identity = authority.identity();
+        let is_its = |asked: &str| matches!(identity, Identity::Authority { name, .. } if name.as_str() == asked);
+        if let Some(asked) = name.filter(|asked| !is_its(asked)) {
+            return Err(wrong(format!(
+                "the log of the CA {asked} is wanted, and this one is of {identity}"
+            )));
+        }
         let key = Checkpoint::key_of(authority.identity(), authority.public_key().clone());
         Ok(Log {
             place,
@@ -157,7 +173,9 @@ impl Log {
         let source = Source::find(general, from).await?;
         if let Some(folder) = &from.folder {
             return Ok(vec![
-                source.log(LogOrigin::Folder(Folder::new(folder))).await?,
+                source
+                    .log(LogOrigin::Folder(Folder::new(folder)), from.ca.as_deref())
+                    .await?,
             ]);
         }
         let Some(at) = source.at.clone() else {
@@ -176,7 +194,8 @@ impl Log {
         let mut logs = Vec::new();
         for name in names {
             let reader = Box::new(LogReader::new(at.clone(), &name));
-            logs.push(source.log(LogOrigin::Platform(reader)).await?);
+            let place = LogOrigin::Platform(reader);
+            logs.push(source.log(place, Some(&name)).await?);
         }
         Ok(logs)
     }
@@ -197,7 +216,7 @@ impl Log {
     }
 
     /// The nodes that cosigned a checkpoint: for each its key, its certificate chain and the time. The chain was valid
-    /// then.
+    /// then: a node states the time itself, and a wrong one makes its own cosignature worthless, and no other.
     pub(super) async fn witnesses(
         &mut self,
         note: &Note,
@@ -214,37 +233,48 @@ impl Log {
             let chain = CertificateChain::new(chain).map_err(wrong)?;
             let node = chain.certificate().map_err(wrong)?;
             let name = node.identity().to_string();
+            let is_known = witnesses.iter().any(|(known, ..)| known.name() == name);
+            if is_known || node.identity().kind() != IdentityKind::Node {
+                continue;
+            }
             let Ok(key) = NoteKey::new(&name, KeyKind::Witness, node.public_key().clone()) else {
                 continue;
             };
             let Ok(at) = note.verify(&key) else { continue };
-            self.trust.verify(&chain, at).map_err(wrong)?;
-            if witnesses.iter().all(|(known, ..)| known.name() != name) {
+            if self.trust.verify(&chain, at).is_ok() {
                 witnesses.push((key, chain, at));
             }
         }
         Ok(witnesses)
     }
 
-    /// The good cosignatures of a checkpoint: those of `outside`, and those of nodes.
+    /// The good cosignatures of a checkpoint: those of `outside`, which all must have cosigned, and those of nodes.
     async fn cosignatures(
         &mut self,
         note: &Note,
         outside: &[NoteKey],
+        quorum: usize,
     ) -> Result<Vec<Cosignature>, CliError> {
-        let outside = outside
-            .iter()
-            .filter_map(|key| Some((key.clone(), note.verify(key).ok()?)));
+        let mut all = Vec::new();
+        for key in outside {
+            all.push((key.clone(), note.verify(key).map_err(wrong)?));
+        }
         let nodes = self.witnesses(note).await?.into_iter();
-        let nodes = nodes.map(|(key, _, at)| (key, at));
+        all.extend(nodes.map(|(key, _, at)| (key, at)));
         let mut found: Vec<Cosignature> = Vec::new();
-        for (key, at) in outside.chain(nodes) {
+        for (key, at) in all {
             if found.iter().all(|known| known.witness != key.name()) {
                 found.push(Cosignature {
                     witness: key.name().to_owned(),
                     at: at.as_unix_seconds() * 1000,
                 });
             }
+        }
+        if found.len() < quorum {
+            let found = found.len();
+            return Err(wrong(format!(
+                "{found} witnesses cosigned the checkpoint, and {quorum} must"
+            )));
         }
         Ok(found)
     }
@@ -306,8 +336,7 @@ pub(crate) async fn verify(
     output: Output,
 ) -> Result<(), CliError> {
     let logs = Log::open_all(general, &verify.source).await?;
-    let keys: Result<Vec<NoteKey>, _> = verify.witness.iter().map(|key| key.parse()).collect();
-    let keys = keys.map_err(wrong)?;
+    let keys = witness_keys(&verify.witness)?;
     let mut against = Vec::new();
     for path in &verify.against {
         let text = String::from_utf8_lossy(&read(path)?).into_owned();
@@ -321,7 +350,13 @@ pub(crate) async fn verify(
     }
     let mut wanted = Vec::new();
     for path in &verify.certificate {
-        wanted.push((Fingerprint::of(&certificate(path)?), path, false));
+        let der = certificate(path)?;
+        wanted.push(Wanted {
+            path,
+            hash: Fingerprint::of(&der),
+            der,
+            is_there: false,
+        });
     }
     let mut alarms = Vec::new();
     for mut log in logs {
@@ -333,12 +368,23 @@ pub(crate) async fn verify(
         output.line(&verified, || shown(&verified));
         alarms = log.alarms;
     }
-    if let Some((_, path, _)) = wanted.iter().find(|(.., is_there)| !is_there) {
+    if let Some(Wanted { path, .. }) = wanted.iter().find(|it| !it.is_there) {
         return Err(wrong(format!(
             "the log lacks the certificate {}",
             path.display()
         )));
     }
+    believed(&alarms)
+}
+
+/// The keys of witnesses outside the platform.
+pub(super) fn witness_keys(keys: &[String]) -> Result<Vec<NoteKey>, CliError> {
+    let keys = keys.iter().map(|key| key.parse::<NoteKey>());
+    keys.map(|key| key.map_err(wrong)).collect()
+}
+
+/// An error if a witness of the running platform has seen another log.
+fn believed(alarms: &[String]) -> Result<(), CliError> {
     match alarms.first() {
         Some(alarm) => Err(wrong(format!(
             "a witness does not believe this log: {alarm}"
@@ -353,20 +399,11 @@ async fn verify_one(
     log: &mut Log,
     keys: &[NoteKey],
     against: &[(&PathBuf, &Note)],
-    wanted: &mut [(Fingerprint, &PathBuf, bool)],
+    wanted: &mut [Wanted<'_>],
     output: Output,
 ) -> Result<Verified, CliError> {
     let (note, checkpoint) = log.checkpoint().await?;
-    let cosignatures = log.cosignatures(&note, keys).await?;
-    for key in keys {
-        note.verify(key).map_err(wrong)?;
-    }
-    if cosignatures.len() < verify.quorum {
-        let (found, wanted) = (cosignatures.len(), verify.quorum);
-        return Err(wrong(format!(
-            "{found} witnesses cosigned the checkpoint, and {wanted} must"
-        )));
-    }
+    let cosignatures = log.cosignatures(&note, keys, verify.quorum).await?;
     let mut audit = Audit::new(checkpoint.clone());
     for (path, note) in against {
         let of_file = |error| wrong(format!("{}: {error}", path.display()));
@@ -376,9 +413,10 @@ async fn verify_one(
     let bar = output.waiting("the log");
     let mut certificates = Vec::new();
     log.drive(&mut audit, |entry, record| {
-        for (fingerprint, _, is_there) in wanted.iter_mut() {
-            if *fingerprint == record.certificate {
-                *is_there = true;
+        for wanted in wanted.iter_mut() {
+            if wanted.hash == record.certificate {
+                check_record(entry.index, &record, &wanted.der)?;
+                wanted.is_there = true;
                 certificates.push(entry.index);
             }
         }
@@ -393,6 +431,19 @@ async fn verify_one(
         cosignatures,
         certificates,
     })
+}
+
+/// An error if the entry with the hash of a certificate says something else than the certificate.
+fn check_record(index: u64, record: &IssuanceRecord, der: &[u8]) -> Result<(), CliError> {
+    let certificate = Certificate::parse(der).map_err(wrong)?;
+    match record.is_of(&certificate, der) {
+        true => Ok(()),
+        false => Err(wrong(format!(
+            "entry {index} hides the certificate of {} under the name {}, or with another long-lived identity",
+            certificate.identity(),
+            record.identity
+        ))),
+    }
 }
 
 fn shown(verified: &Verified) -> String {
@@ -410,62 +461,4 @@ fn shown(verified: &Verified) -> String {
         text.push_str(&format!("\nthe certificate is entry {index}"));
     }
     text
-}
-
-/// `sealbus ca monitor AGENT`
-pub(crate) async fn monitor(
-    general: &General,
-    monitor: &CaMonitor,
-    output: Output,
-) -> Result<(), CliError> {
-    let logs = Log::open_all(general, &monitor.source).await?;
-    let local = monitor.agent.split('@').next().unwrap_or_default();
-    let mut audits = Vec::new();
-    for mut log in logs {
-        let agent = Identity::agent(log.trust.platform(), local).map_err(wrong)?;
-        let (_, checkpoint) = log.checkpoint().await?;
-        audits.push((log, agent, Audit::new(checkpoint)));
-    }
-    loop {
-        for (log, agent, audit) in &mut audits {
-            log.drive(audit, |entry, record| {
-                if record.identity == *agent {
-                    output.line(&record, || issued(&entry, &record));
-                }
-                Ok(())
-            })
-            .await?;
-        }
-        if !monitor.follow {
-            return Ok(());
-        }
-        tokio::select! {
-            () = tokio::time::sleep(FOLLOW) => {}
-            () = output::unread() => return Ok(()),
-        }
-        for (log, _, audit) in &mut audits {
-            let (_, checkpoint) = log.checkpoint().await?;
-            audit.go_on(checkpoint).map_err(wrong)?;
-        }
-    }
-}
-
-fn issued(entry: &Entry, record: &IssuanceRecord) -> String {
-    let instant = |at: Timestamp| instant(at.as_unix_seconds() * 1000);
-    let node = match &record.on_behalf_of {
-        Some(node) => node.to_string(),
-        None => "the operator".to_owned(),
-    };
-    let text = format!(
-        "{}  entry {}  serial {}  until {}  for {node}  SHA-256 {}",
-        instant(record.issued_at),
-        entry.index,
-        record.serial,
-        instant(record.not_after),
-        record.certificate
-    );
-    match &record.long_lived_identity {
-        Some(identity) => format!("{text}  long-lived identity {identity}"),
-        None => text,
-    }
 }

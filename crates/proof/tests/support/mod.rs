@@ -1,6 +1,8 @@
 //! A platform with certified agents, for the tests.
 #![allow(dead_code)] // each test binary uses its part of it
 
+pub(crate) mod scene;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +64,12 @@ impl TestPlatform {
     }
 
     pub(crate) fn certified(&self, identity: &Identity) -> (Arc<Credential>, VerifiedIdentity) {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        self.certified_by(&Grant::by_operator(identity.clone(), address))
+    }
+
+    fn certified_by(&self, grant: &Grant) -> (Arc<Credential>, VerifiedIdentity) {
+        let identity = grant.identity();
         let key = KeyPair::generate().unwrap();
         let is_quantum = self.trust.signatures() == SignatureAlgorithm::MlDsa65;
         let has_second = is_quantum && matches!(identity, Identity::Agent { .. });
@@ -69,10 +77,8 @@ impl TestPlatform {
         let public = second.as_ref().map(MlDsaKeyPair::public_key);
         let request = key.signing_request_with(public, None).unwrap();
         let request = SigningRequest::parse(&request).unwrap();
-        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let grant = Grant::by_operator(identity.clone(), address);
         let validity = Validity::starting(now(), HOUR);
-        let issued = self.authority.issue(&grant, &request, validity).unwrap();
+        let issued = self.authority.issue(grant, &request, validity).unwrap();
         let log = MerkleLog::new();
         let (chain, _) = Inclusion::attach(issued, None, &log, &self.authority, now()).unwrap();
         let mut credential = Credential::new(key, chain).unwrap();
@@ -85,7 +91,12 @@ impl TestPlatform {
 
     pub(crate) fn author(&self, name: &str) -> Author {
         let identity = Identity::agent(&self.name, name).unwrap();
-        let (credential, verified) = self.certified(&identity);
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        self.author_by(&Grant::by_operator(identity, address))
+    }
+
+    pub(crate) fn author_by(&self, grant: &Grant) -> Author {
+        let (credential, verified) = self.certified_by(grant);
         Author {
             signer: Signer::new(credential.clone(), self.key.clone()).unwrap(),
             credential,

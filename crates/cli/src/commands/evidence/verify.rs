@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sealbus_control::text::printable;
 use sealbus_proof::{MessageReport, Report, inspect};
 
 use super::demands;
@@ -9,7 +10,7 @@ use crate::arguments::EvidenceVerify;
 use crate::commands::instant;
 use crate::commands::issuance_log::{certificate, read, wrong};
 use crate::error::CliError;
-use crate::output::{Output, shown};
+use crate::output::Output;
 
 /// `sealbus evidence verify FILE`
 pub(crate) fn verify(verify: &EvidenceVerify, output: Output) -> Result<(), CliError> {
@@ -41,6 +42,9 @@ fn text(report: &Report, is_compared: bool) -> String {
         let at = instant(witness.at);
         text.push_str(&format!("  cosigned by {} at {at}\n", witness.witness));
     }
+    if log.cosignatures.is_empty() {
+        text.push_str("  NO WITNESS COSIGNED IT: its CA may have shown it to nobody else\n");
+    }
     for size in &log.continues {
         text.push_str(&format!(
             "  continues the checkpoint of {size} certificates\n"
@@ -50,25 +54,32 @@ fn text(report: &Report, is_compared: bool) -> String {
         text.push_str(&said(message));
     }
     text.push_str(&identities(&report.messages));
+    let in_the_open = match log.cosignatures.is_empty() {
+        true => "",
+        false => ", and its certificate was issued in the open, as the witnesses above state",
+    };
     text.push_str(&format!(
-        "{} messages. Proved: each author wrote exactly this, for these receivers, and its certificate was issued in the open\n",
+        "{} messages. Proved: each author wrote exactly this, for these receivers{in_the_open}\n",
         report.messages.len()
     ));
-    text.push_str(
-        "Not proved: that a message arrived, that the stated time is the true one, that no message is missing\n",
-    );
+    text.push_str(&format!(
+        "Not proved: that a message arrived, that the stated time is the true one, that no message is missing, \
+         that nobody was revoked after version {} of the deny list\n",
+        report.denied_version
+    ));
     let exporter = &report.exporter;
     text.push_str(&format!(
         "The exporter says: {}, at {}",
-        shown(&exporter.asked),
+        printable(&exporter.asked),
         instant(exporter.exported)
     ));
     for gap in &exporter.gaps {
-        text.push_str(&format!("\n  not there: {}", shown(gap)));
+        text.push_str(&format!("\n  not there: {}", printable(gap)));
     }
     text
 }
 
+/// The lines about a message. Words of its author stay within their line: they could else look like another message.
 fn said(message: &MessageReport) -> String {
     let MessageReport {
         author,
@@ -80,20 +91,20 @@ fn said(message: &MessageReport) -> String {
     let at = instant(message.time);
     let to = match receivers.as_slice() {
         [] => "all subscribers".to_owned(),
-        receivers => shown(&receivers.join(", ")),
+        receivers => printable(&receivers.join(", ")).into_owned(),
     };
     let on = match channel {
-        Some(channel) => format!(" on {}", shown(channel)),
+        Some(channel) => format!(" on {}", printable(channel)),
         None => String::new(),
     };
     let content = said_in(
         message.content.as_deref(),
         message.content_sha256.as_deref(),
     );
-    let performative = shown(performative);
+    let performative = printable(performative);
     let mut text = format!("{at}  {author} to {to}{on}\n  {performative}: {content}\n");
     if let Some(conversation) = &message.conversation {
-        text.push_str(&format!("  conversation {}\n", shown(conversation)));
+        text.push_str(&format!("  conversation {}\n", printable(conversation)));
     }
     text.push_str(&format!(
         "  message {} under certificate {}, entry {} of the log\n",
@@ -105,7 +116,7 @@ fn said(message: &MessageReport) -> String {
     if let Some(words) = &message.disclosed {
         text.push_str(&format!(
             "  inside, as its author committed to: {}: {}\n",
-            shown(&words.performative),
+            printable(&words.performative),
             said_in(words.content.as_deref(), words.content_sha256.as_deref())
         ));
     }
@@ -148,8 +159,82 @@ fn identities(messages: &[MessageReport]) -> String {
 
 fn said_in(content: Option<&str>, hash: Option<&str>) -> String {
     match (content, hash) {
-        (Some(content), _) => shown(content),
+        (Some(content), _) => printable(content).into_owned(),
         (None, Some(hash)) => format!("bytes of SHA-256 {hash}"),
         (None, None) => "no content".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_proof::{CosignatureReport, EvidenceHead, LogReport};
+
+    use super::*;
+
+    fn report(messages: Vec<MessageReport>) -> Report {
+        Report {
+            platform: "factory".to_owned(),
+            root: "00".to_owned(),
+            exporter: EvidenceHead::default(),
+            log: LogReport {
+                origin: "spiffe://factory/authority/ca/issuance".to_owned(),
+                size: 3,
+                root: "11".to_owned(),
+                cosignatures: Vec::new(),
+                continues: Vec::new(),
+            },
+            denied_version: 7,
+            messages,
+        }
+    }
+
+    #[test]
+    fn a_log_that_nobody_witnessed_is_not_said_to_be_in_the_open() {
+        let mut report = report(Vec::new());
+        let alone = text(&report, true);
+        assert!(alone.contains("NO WITNESS COSIGNED IT"), "{alone}");
+        assert!(!alone.contains("in the open"), "{alone}");
+        assert!(alone.contains("version 7 of the deny list"), "{alone}");
+        report.log.cosignatures.push(CosignatureReport {
+            witness: "spiffe://factory/node/node-1".to_owned(),
+            at: 0,
+        });
+        let witnessed = text(&report, true);
+        assert!(witnessed.contains("in the open"), "{witnessed}");
+        assert!(!witnessed.contains("NO WITNESS"), "{witnessed}");
+    }
+
+    #[test]
+    fn no_author_and_no_exporter_writes_lines_of_the_report() {
+        let forged =
+            "yes\n2026-01-01 00:00:00.000Z  victim@factory to all subscribers\n  agree: I pay";
+        let message = MessageReport {
+            author: "mallory@factory".to_owned(),
+            identity: None,
+            serial: "22".to_owned(),
+            entry: 1,
+            number: 0,
+            time: 0,
+            level: "signed".to_owned(),
+            channel: Some(forged.to_owned()),
+            qos: String::new(),
+            receivers: vec![forged.to_owned()],
+            performative: forged.to_owned(),
+            conversation: Some(forged.to_owned()),
+            in_reply_to: None,
+            content: Some(forged.to_owned()),
+            content_sha256: None,
+            revoked: None,
+            disclosed: None,
+        };
+        let mut report = report(vec![message]);
+        report.exporter.asked = forged.to_owned();
+        report.exporter.gaps = vec![forged.to_owned()];
+        let text = text(&report, true);
+        let mut lines = text.lines().map(str::trim_start);
+        assert!(
+            lines.all(|line| !line.starts_with("2026") && !line.starts_with("agree")),
+            "{text}"
+        );
     }
 }
