@@ -335,6 +335,22 @@ impl<T> SubscriptionQueue<T> {
                 && self.bytes.saturating_add(cost) <= self.limits.bytes)
     }
 
+    /// The lowest priority of those that can be handed out without time passing.
+    pub(crate) fn lowest_waiting(&self) -> Option<Priority> {
+        Priority::new(u8::try_from(self.occupied.trailing_zeros()).ok()?)
+    }
+
+    /// Whether an item is held until it is valid.
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Counts an item that is handed out and was never in the queue.
+    pub(crate) fn count_passing(&mut self) {
+        self.counters.taken += 1;
+        self.counters.handed_out += 1;
+    }
+
     /// Items that wait, those that are held included.
     pub fn len(&self) -> usize {
         self.events

@@ -6,6 +6,7 @@ mod open_requests;
 mod outcome;
 mod putting;
 mod resting;
+mod rows;
 mod unread;
 
 use std::fmt;
@@ -28,6 +29,7 @@ use crate::queue::{FlowReport, Loss, QueueCounters, SubscriptionQueue};
 use ledgers::Ledgers;
 use open_requests::OpenRequests;
 pub(super) use outcome::{PutOutcome, Room};
+use rows::Rows;
 use unread::Unread;
 
 /// The time between two log lines that publishers wait for the same subscription.
@@ -55,6 +57,8 @@ impl Entry {
 
 struct State {
     queue: SubscriptionQueue<Entry>,
+    /// They are read after the queue.
+    rows: Rows,
     /// The accounts of other processes, if the subscription pushes back.
     ledgers: Option<Ledgers>,
     open: OpenRequests,
@@ -113,6 +117,7 @@ impl Consumer {
             filter,
             state: Mutex::new(State {
                 queue,
+                rows: Rows::default(),
                 ledgers,
                 open: OpenRequests::default(),
                 unread: Unread::default(),
@@ -150,6 +155,7 @@ impl Consumer {
             return Room::Free;
         }
         let mut state = self.state.lock();
+        state.dissolve_rows();
         if !state.queue.has_room(cost) && state.ended.is_none() {
             return Room::Full(*state.stalled_since.get_or_insert(now));
         }
@@ -204,7 +210,7 @@ impl Consumer {
         state.handled(aftermath);
         let mut count = 0;
         while count < most && !state.rests {
-            let entry = state.queue.pop(now, &mut state.lost);
+            let entry = state.next_entry(now);
             state.settle_lost(aftermath);
             let Some(entry) = entry else { break };
             count += 1;
@@ -252,7 +258,7 @@ impl Consumer {
         aftermath.has_room |= !state.lost.is_empty() && self.pushes_back();
         state.settle_lost(aftermath);
         let next = state.queue.next_change();
-        let waker = if state.queue.is_ready() {
+        let waker = if state.is_ready() {
             state.waker.take()
         } else {
             None
@@ -272,6 +278,7 @@ impl Consumer {
         }
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        state.dissolve_rows();
         state.ended.get_or_insert(why);
         let mut missed = 0;
         // Events in hand were perhaps handled. The publisher's process gives them to other members, marked.
@@ -313,13 +320,16 @@ impl Consumer {
     /// The number of waiting events, their bytes, and the counters so far.
     pub(crate) fn counts(&self) -> (usize, usize, QueueCounters) {
         let state = self.state.lock();
+        let (events, bytes) = state.rows.counts();
+        let counters = state.queue.counters();
         (
-            state.queue.len(),
-            state.queue.bytes(),
+            state.queue.len() + events,
+            state.queue.bytes() + bytes,
             QueueCounters {
+                taken: counters.taken + events as u64,
                 filter_errors: state.filter_errors,
                 missed: state.missed,
-                ..state.queue.counters()
+                ..counters
             },
         )
     }
@@ -360,6 +370,11 @@ impl Consumer {
 }
 
 impl State {
+    /// Whether an event can be handed out without time passing.
+    fn is_ready(&self) -> bool {
+        self.queue.is_ready() || !self.rows.is_empty()
+    }
+
     fn pay(&mut self, peer: PeerKey, cost: usize, aftermath: &mut Aftermath) {
         let ledgers = self.ledgers.as_mut();
         if let Some(limit) = ledgers.and_then(|ledgers| ledgers.pay(peer, cost)) {

@@ -14,9 +14,14 @@ use super::arrival::Objection;
 use super::consumer::{Consumer, PutOutcome};
 use super::{Exchange, Now, Outcome};
 use crate::event::ReceivedEvent;
+use crate::qos::{Priority, Reliability};
+use crate::queue::QueueTerms;
 
 /// The most events in a row.
 const LONGEST: usize = 128;
+
+/// The fewest events that subscriptions share. Fewer are put into each queue: they cost less than the row.
+const SHORTEST_SHARED: usize = 4;
 
 /// An event in a row.
 pub(super) struct RowEvent {
@@ -25,6 +30,39 @@ pub(super) struct RowEvent {
     pub(super) number: u64,
     /// The notice for its publisher.
     pub(super) note: Option<Arc<TakenNote>>,
+}
+
+/// A row that its subscriptions share. Its events have one priority, and none has a time of its own.
+pub(super) struct SharedRow {
+    pub(super) from: PeerKey,
+    pub(super) priority: Priority,
+    /// The bytes that all events count as.
+    pub(super) cost: usize,
+    pub(super) events: Vec<RowEvent>,
+}
+
+impl SharedRow {
+    /// The row of these events, if they can be shared.
+    fn take(from: PeerKey, events: &mut Vec<RowEvent>) -> Option<Arc<Self>> {
+        let priority = events.first()?.event.header.qos.priority;
+        let is_plain = |it: &RowEvent| {
+            let header = &it.event.header;
+            header.qos.priority == priority
+                && header.qos.reliability != Reliability::BestEffort
+                && header.valid_from.is_none()
+                && header.expiry.is_none()
+        };
+        if events.len() < SHORTEST_SHARED || !events.iter().all(is_plain) {
+            return None;
+        }
+        let cost = events.iter().map(|it| QueueTerms::from(&it.event).cost);
+        Some(Arc::new(Self {
+            from,
+            priority,
+            cost: cost.sum(),
+            events: mem::replace(events, Vec::with_capacity(events.len())),
+        }))
+    }
 }
 
 /// Events that were taken and that their subscriptions do not have yet.
@@ -86,14 +124,20 @@ impl Exchange {
             mut events,
             ..
         } = mem::take(&mut self.row);
+        let shared = SharedRow::take(from, &mut events);
+        let single = shared.as_ref().map_or(&events, |shared| &shared.events);
         // The events that somebody does not take, by their place, each with the last agent that does not.
         let mut beyond = BTreeMap::new();
         for consumer in consumers.drain(..) {
-            let copies = events.iter().map(|it| {
+            let mut aftermath = Aftermath::default();
+            if (shared.as_ref()).is_some_and(|shared| consumer.put_row(shared, &mut aftermath)) {
+                self.have_put(consumer.id, Some(from), aftermath, now);
+                continue;
+            }
+            let copies = single.iter().map(|it| {
                 let source = Source::There(from, it.number, it.note.clone());
                 (it.event.clone(), source)
             });
-            let mut aftermath = Aftermath::default();
             let mut is_any_lost = false;
             consumer.put_all(copies, now.moment, &mut aftermath, |place, put| match put {
                 PutOutcome::Beyond => drop(beyond.insert(place, consumer.agent.clone())),
@@ -106,7 +150,7 @@ impl Exchange {
             }
         }
         for (place, agent) in beyond {
-            if let Some(event) = events.get(place) {
+            if let Some(event) = single.get(place) {
                 self.refuse_beyond(from, event, &agent, now);
             }
         }

@@ -85,6 +85,18 @@ impl Ledgers {
         !is_beyond
     }
 
+    /// Counts a row of events, if the process has credit for all of them as far as [`receive`](Self::receive) asks for it.
+    pub(super) fn receive_row(&mut self, peer: PeerKey, cost: usize) -> bool {
+        let window = self.window();
+        let ledger = self.ledger(peer, window);
+        let received = ledger.received.saturating_add(cost as u64);
+        let is_paid = received <= ledger.credit.announced() + 3 * window;
+        if is_paid {
+            ledger.received = received;
+        }
+        is_paid
+    }
+
     /// An event of a process has left the queue. Returns the new limit, if the process is to hear of it.
     pub(super) fn pay(&mut self, peer: PeerKey, cost: usize) -> Option<u64> {
         let window = self.window();

@@ -55,7 +55,7 @@ impl Consumer {
     }
 
     /// Shows an event to those who watch what arrives.
-    fn show(&self, event: &ReceivedEvent) {
+    pub(super) fn show(&self, event: &ReceivedEvent) {
         if self.tap.is_open() {
             self.tap.show(&Arrival {
                 message: &event.message,
@@ -74,6 +74,7 @@ impl State {
         now: Moment,
         aftermath: &mut Aftermath,
     ) -> PutOutcome {
+        self.dissolve_rows();
         let terms = QueueTerms::from(&event);
         let entry = Entry {
             event,

@@ -37,7 +37,7 @@ impl Consumer {
         state.queue.advance(now, &mut state.lost);
         aftermath.has_room |= !state.lost.is_empty() && self.pushes_back();
         state.settle_lost(aftermath);
-        if state.queue.is_ready() && !state.rests {
+        if state.is_ready() && !state.rests {
             return Poll::Ready(true);
         }
         if state.ended.is_some() {

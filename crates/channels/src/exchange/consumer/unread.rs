@@ -12,19 +12,24 @@ struct Account {
     /// The first frame whose event waits, and all others, in their order.
     first: u64,
     others: VecDeque<u64>,
-    /// The process must hear when more has been read.
-    is_awaited: bool,
 }
 
-/// The accounts of the processes whose events wait.
+/// The accounts of the processes whose events wait. Those that wait in [rows](super::rows) are in no account.
 #[derive(Default)]
 pub(super) struct Unread {
     accounts: Vec<Account>,
+    /// The processes that must hear when more has been read.
+    awaiting: Vec<PeerKey>,
 }
 
 impl Unread {
     fn place(&self, peer: PeerKey) -> Option<usize> {
         self.accounts.iter().position(|it| it.peer == peer)
+    }
+
+    /// Whether a process has an account.
+    pub(super) fn has(&self, peer: PeerKey) -> bool {
+        self.place(peer).is_some()
     }
 
     /// An event of a frame goes into the queue. Returns whether nothing of its process waited before.
@@ -37,7 +42,6 @@ impl Unread {
             peer,
             first: number,
             others: VecDeque::new(),
-            is_awaited: false,
         });
         true
     }
@@ -45,7 +49,7 @@ impl Unread {
     /// An event has left the queue. Returns whether its process must hear that more has been read.
     pub(super) fn leave(&mut self, (peer, number): (PeerKey, u64)) -> bool {
         let Some(place) = self.place(peer) else {
-            return false;
+            return self.stop_awaiting(peer);
         };
         let account = &mut self.accounts[place];
         if number != account.first {
@@ -55,26 +59,35 @@ impl Unread {
             }
             return false;
         }
-        let is_awaited = std::mem::take(&mut account.is_awaited);
         match account.others.pop_front() {
             Some(next) => account.first = next,
             None => _ = self.accounts.swap_remove(place),
         }
-        is_awaited
+        self.stop_awaiting(peer)
     }
 
-    /// The last frame of a process up to which all have been read; `None` if nothing of it waits. The process must hear when
-    /// more has been read.
-    pub(super) fn read_up_to(&mut self, peer: PeerKey) -> Option<u64> {
-        let place = self.place(peer)?;
-        let account = &mut self.accounts[place];
-        account.is_awaited = true;
-        Some(account.first - 1)
+    /// Whether a process was to hear when more has been read. It hears once.
+    fn stop_awaiting(&mut self, peer: PeerKey) -> bool {
+        let place = self.awaiting.iter().position(|it| *it == peer);
+        place.is_some_and(|place| self.awaiting.swap_remove(place) == peer)
+    }
+
+    /// The first frame of a process whose event waits, in an account.
+    fn first_frame_of(&self, peer: PeerKey) -> Option<u64> {
+        self.place(peer).map(|place| self.accounts[place].first)
+    }
+
+    /// A process must hear when more has been read.
+    fn await_more(&mut self, peer: PeerKey) {
+        if !self.awaiting.contains(&peer) {
+            self.awaiting.push(peer);
+        }
     }
 
     /// A process is gone.
     pub(super) fn forget(&mut self, peer: PeerKey) {
         self.accounts.retain(|it| it.peer != peer);
+        self.stop_awaiting(peer);
     }
 }
 
@@ -82,7 +95,11 @@ impl Consumer {
     /// The last frame of a process up to which all events have left the queue; `None` if no event of it waits. The process is
     /// to hear when more have left.
     pub(in crate::exchange) fn read_up_to(&self, peer: PeerKey) -> Option<u64> {
-        self.state.lock().unread.read_up_to(peer)
+        let mut state = self.state.lock();
+        let first = state.unread.first_frame_of(peer);
+        let first = first.or_else(|| state.rows.first_frame_of(peer))?;
+        state.unread.await_more(peer);
+        Some(first - 1)
     }
 }
 

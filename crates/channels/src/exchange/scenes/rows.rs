@@ -6,6 +6,7 @@ use std::task::{Wake, Waker};
 use super::*;
 use crate::flow::QueueLimits;
 use crate::frame::{Frame, Head, Stamp};
+use crate::qos::{Priority, Time};
 
 /// Counts how often it is woken.
 #[derive(Default)]
@@ -108,6 +109,96 @@ fn events_that_come_together_count_as_unread_until_they_are_read() {
     }
     scene.pass(Duration::from_secs(2));
     assert_eq!(scene.kept(), (0, 0));
+}
+
+/// The effects of rows between events of other priorities and events whose time is limited: the numbers that a subscription
+/// gets, and the frames that the publisher's process keeps on the way.
+fn mixed(is_together: bool) -> (Vec<u64>, Vec<(usize, usize)>) {
+    let mut scene = Scene::new(2);
+    let consumer = scene.subscribe(1, "/dates");
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    let plain = |number| Qos {
+        priority: Priority::new(number).unwrap(),
+        ..Qos::default()
+    };
+    let soon = Time::After(Duration::from_secs(1));
+    let held = Qos {
+        valid_from: Some(soon),
+        ..plain(4)
+    };
+    let expiring = Qos {
+        expiry: Some(soon),
+        ..plain(4)
+    };
+    let (mut numbers, mut kept) = (Vec::new(), Vec::new());
+    let rounds = [
+        [plain(4), plain(4)],
+        [plain(2), plain(2)],
+        [plain(7), plain(7)],
+        [plain(7), plain(3)],
+        [plain(4), held],
+        [plain(4), plain(4)],
+        [plain(2), expiring],
+        [plain(1), plain(1)],
+    ];
+    for (round, qos) in rounds.iter().enumerate() {
+        for place in 0..20 {
+            let published = scene.publish_as(qos[place / 10]);
+            assert!(matches!(published, Ok(Attempt::Done(_))));
+        }
+        let frames = scene.send(0, 1);
+        match is_together {
+            true => scene.arrive_together(0, 1, frames),
+            false => frames.into_iter().for_each(|it| scene.arrive(0, 1, it)),
+        }
+        let now = scene.now();
+        let mut aftermath = Aftermath::default();
+        let out = |event: crate::ReceivedEvent| numbers.push(event.header.number);
+        consumer.take(now.moment, None, 3 * round, out, &mut aftermath);
+        scene.exchanges[1].settle(consumer.id, aftermath, now);
+        scene.carry(0, 1);
+        kept.push(scene.kept());
+    }
+    assert_eq!(consumer.counts().0 + numbers.len(), 160);
+    assert_eq!(consumer.counts().2.taken, 160);
+    scene.pass(Duration::from_secs(2));
+    kept.push(scene.kept());
+    numbers.extend(scene.numbers_of(&consumer));
+    scene.pass(Duration::from_secs(2));
+    kept.push(scene.kept());
+    assert_eq!(consumer.counts().2.handed_out, numbers.len() as u64);
+    (numbers, kept)
+}
+
+#[test]
+fn rows_keep_the_order_that_single_events_have() {
+    let (numbers, kept) = mixed(true);
+    assert!(numbers.len() < 160, "none of {numbers:?} has expired");
+    assert_eq!(kept.last(), Some(&(0, 0)));
+    assert_eq!((numbers, kept), mixed(false));
+}
+
+#[test]
+fn events_that_came_together_go_back_when_their_agent_moves() {
+    for taken in [0, 1, 30, 59] {
+        let mut scene = Scene::new(2);
+        let consumer = scene.subscribe(1, "/dates");
+        assert!(scene.waits());
+        scene.carry(0, 1);
+        for _ in 0..60 {
+            scene.reaches(1);
+        }
+        let frames = scene.send(0, 1);
+        scene.arrive_together(0, 1, frames);
+        assert_eq!(scene.take(1, &consumer, taken), taken);
+        consumer.set_resting(true);
+        let mut aftermath = Aftermath::default();
+        let missed = consumer.end(Ended::Cancelled, &mut aftermath);
+        assert_eq!(missed, 60 - taken as u64);
+        assert_eq!(aftermath.taken.len(), 60 - taken);
+        assert_eq!(consumer.counts().0, 0);
+    }
 }
 
 /// The effects of far more events than a process has credit for: those that each subscription gets, the frames that are
