@@ -141,11 +141,9 @@ def on_event(
                 print(event.sender_name, event.text)
     """
     if durable is not None and concurrency > 1:
-        problem = "a durable subscription deals with its events one after the other: it has no concurrency"
-        raise ValueError(problem)
+        raise ValueError("a durable subscription deals with its events one after the other: it has no concurrency")
     if group is not None and concurrency > 1:
-        problem = "a member of a group deals with its events one after the other: start more agents instead of concurrency"
-        raise ValueError(problem)
+        raise ValueError("a member of a group deals with its events one after the other: start more agents instead of concurrency")
     options = {
         "filter": filter,
         "policy": policy,
@@ -212,8 +210,7 @@ class Channel:
 
     async def retain(self, retention: Retention) -> None:
         """Limits the stored events of this channel, on a platform inside the program; elsewhere the manifest does."""
-        kept = retention
-        await self._life.call(self._handle.retain, kept.age, kept.count, kept.bytes)
+        await self._life.call(self._handle.retain, retention.age, retention.count, retention.bytes)
 
     async def publish(
         self,
@@ -375,7 +372,12 @@ class ChannelSubscription:
         return await self.next()
 
     async def __aenter__(self) -> Self:
-        await self.listed()
+        try:
+            await self.listed()
+        except BaseException:
+            # Nobody reads it, though the exception keeps it.
+            self.cancel()
+            raise
         return self
 
     async def __aexit__(self, *raised: object) -> None:
@@ -394,8 +396,7 @@ class ChannelSubscription:
                 return event
             ended = await self.wait()
             if ended is not None:
-                cause = f"the subscription to {self.pattern} has ended: {ended}"
-                raise SubscriptionEnded(life.name, cause)
+                raise SubscriptionEnded(life.name, f"the subscription to {self.pattern} has ended: {ended}")
 
     async def listed(self) -> bool:
         """Waits until the other programs that use channels know this one: a moment, for its first subscription.

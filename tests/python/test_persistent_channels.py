@@ -141,6 +141,29 @@ async def test_an_event_that_was_only_waited_for_is_not_taken(platform: Platform
         assert (await mine.next()).text == "2"
 
 
+async def test_an_event_comes_again_only_to_an_agent_that_ended_before_it_had_handled_it(platform: Platform) -> None:
+    heard: list[tuple[str | None, bool]] = []
+
+    class Reader(Agent):
+        @on_event("/news", durable="mine", supervise="ignore")
+        async def hear(self, event: ChannelEvent) -> None:
+            heard.append((event.text, event.may_be_again))
+            self.stop()
+            if len(heard) == 2:
+                raise ValueError("it cannot be handled")
+
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Reader("ben"))
+    for text in ("1", "2", "3"):
+        await anna.publish("/news", text, qos=KEPT)
+    async with asyncio.timeout(120):
+        await ben._living.ended()
+        for _ in range(3):
+            ben = await platform.start(Reader("ben"))
+            await ben._living.ended()
+    assert [text for text, _ in heard] == ["1", "2", "2", "3"]
+    assert heard[2] == ("2", True)
+
+
 async def test_what_was_cut_off_is_said(platform: Platform) -> None:
     anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
     channel = await anna.channel("/news", qos=KEPT, retention=Retention(count=3))

@@ -88,9 +88,9 @@ pub struct ChannelHeader {
     pub valid_from: Option<Moment>,
     /// The moment from which the message is no longer handed out: [`Qos::expiry`] as a moment.
     pub expiry: Option<Moment>,
-    /// Whether an agent may have had the event before. With a durable subscription, that is this agent, in a process
-    /// that ended before it reported the event. In a group, it is a member that left or was lost before it had handled
-    /// the event.
+    /// Whether an agent may have had the event before. With a durable subscription, that is this agent, through one of
+    /// the same name that ended before the event was noted as handled. In a group, it is a member that left or was lost
+    /// before it had handled the event.
     pub may_be_again: bool,
     /// The facts about it if it was read from a log.
     pub logged: Option<Logged>,

@@ -46,6 +46,7 @@ impl Agent for Shop {
         let books = || context.subscribe("/sales/**").map(|it| it.durable("books"));
         let mut today = books()?.since(Replay::From(1)).open()?;
         audit("the accountant", &mut today, 1).await?;
+        today.settle();
         drop(today);
         sell(&sales, 1).await?;
         audit("the accountant", &mut books()?.open()?, 3).await?;

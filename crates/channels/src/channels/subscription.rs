@@ -15,7 +15,8 @@ use crate::exchange::{Aftermath, Consumer, Ended, PublishError, SubscriptionOpti
 use crate::log::DamagedLog;
 use crate::queue::QueueCounters;
 
-/// A subscription of an agent. Dropping this value ends the subscription.
+/// A subscription of an agent. Dropping this value ends the subscription. A durable subscription of the same name begins
+/// with the events that the agent took and has not [settled](Self::settle).
 pub struct Subscription {
     pub(super) channels: Channels,
     pub(super) agent: Arc<LocalAgent>,

@@ -133,7 +133,10 @@ impl Scene {
             14 => self.deliver_notes(),
             _ => match self.chance.below(8) {
                 0 => self.fall(),
-                1 => self.leave(),
+                1 => {
+                    let has_handled = self.chance.below(2) == 0;
+                    self.leave(has_handled);
+                }
                 _ => self.lose(),
             },
         }
@@ -300,10 +303,13 @@ impl Scene {
         self.life = Life::default();
     }
 
-    /// The agent ends the subscription.
-    fn leave(&mut self) {
+    /// The agent ends the subscription, perhaps before it has handled the event in its hand.
+    fn leave(&mut self, has_handled: bool) {
+        if has_handled {
+            self.dealt.extend(self.life.in_hand.take());
+            self.life.tracker.settle();
+        }
         self.life.tracker.finish();
-        self.dealt.extend(self.life.in_hand.take());
         for node in 0..self.nodes.len() {
             let cursors = self.life.tracker.unnoted(&self.nodes[node].name);
             self.settle(node, &cursors);
@@ -334,7 +340,7 @@ impl Scene {
                 self.take();
             }
         }
-        self.leave();
+        self.leave(true);
         for node in &self.nodes {
             for (channel, log) in &node.logs {
                 assert_eq!(log.cursor, log.next, "{} {channel}", node.name);

@@ -1,9 +1,9 @@
 //! The progress of a subscription in the logs: events read, handed to its agent, and handled.
 //!
-//! An agent tells that it has handled the events that it took by asking for the next one, or by ending the
-//! subscription. An event that expires before the agent gets it also counts as handled. All events before the first
-//! unhandled one are *settled*: a durable subscription that returns continues there. While the agent rests, nothing
-//! more is settled: the events that it takes now are no part of the state that it has handed over.
+//! An agent tells that it has handled the events that it took by asking for the next one, or by saying so. An event that
+//! expires before the agent gets it also counts as handled. All events before the first unhandled one are *settled*: a
+//! durable subscription that returns continues there. While the agent rests, nothing more is settled: the events that it
+//! takes now are no part of the state that it has handed over.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -237,12 +237,9 @@ impl Tracker {
         self.state.lock().rests = rests;
     }
 
-    /// The agent has ended the subscription, and so handled the events that it took.
+    /// The subscription has ended. The events that the agent took and has not handled come again in the next one of its name.
     pub(crate) fn finish(&self) {
-        let mut state = self.state.lock();
-        state.settle();
-        state.is_over = true;
-        drop(state);
+        self.state.lock().is_over = true;
         self.news.notify_waiters();
     }
 
@@ -337,16 +334,17 @@ mod tests {
         assert_eq!(settled(&tracker), [9]);
         tracker.settle();
         assert_eq!(settled(&tracker), [10]);
-        let rest = tracker.take_in(&node, vec![part([10], 11)]);
+        let rest = tracker.take_in(&node, vec![part([10, 11], 12)]);
+        rest[0].2.taken();
         tracker.finish();
-        // Nobody gets it now; it waits in the log.
-        rest[0].2.lost();
+        // Nobody gets it now; it waits in the log, as the one before it does, which was not handled.
+        rest[1].2.lost();
         assert_eq!(settled(&tracker), [10]);
         let cursors = tracker.unnoted("node");
         tracker.noted("node", &cursors);
         assert!(tracker.unnoted("node").is_empty());
         let positions: Vec<u64> = tracker.positions("node").unwrap().into_values().collect();
-        assert_eq!(positions, [11]);
+        assert_eq!(positions, [12]);
     }
 
     #[test]

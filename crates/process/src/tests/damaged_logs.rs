@@ -86,6 +86,7 @@ async fn until_damage(subscription: &mut Subscription) -> (Vec<u64>, Vec<String>
 
 /// Ends a process when its node knows which events its agent has handled.
 async fn leave(life: Life, subscription: Subscription) {
+    subscription.settle();
     drop(subscription);
     Channels::of(&life.bus).settled().await;
     life.kill(None);

@@ -144,6 +144,7 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
         };
         let refused = Channels::of(&ben.bus).subscribe(&ben.outbox, twice);
         assert!(refused.unwrap_err().to_string().contains("already"));
+        news.settle();
     }
     Channels::of(&ben.bus).settled().await;
     node.fall().await;
@@ -203,6 +204,7 @@ async fn what_was_not_kept_long_enough_is_said() {
         let mut news = ben.subscribe("/news", durable("news"));
         anna.publish("/news", "0").await.unwrap();
         assert_eq!(text(&next(&mut news).await), "0");
+        news.settle();
     }
     Channels::of(&ben.bus).settled().await;
     for number in 1..10 {

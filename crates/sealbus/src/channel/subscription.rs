@@ -73,9 +73,9 @@ impl Subscribing {
     /// Makes the subscription durable on persistent channels. It goes on where the subscription of this name stopped.
     /// The first time it begins now, or at [`since`](Self::since).
     ///
-    /// An event counts as handled when the agent asks for the next one, ends the subscription, or calls
-    /// [`ChannelSubscription::settle`]. If the agent's process is killed before, or the agent moves, the event comes
-    /// again. [`ChannelEvent::may_be_again`] is then true.
+    /// An event counts as handled when the agent asks for the next one, calls [`ChannelSubscription::settle`], or returns
+    /// from [`on_event`](crate::Agent::on_event) without an error. If the subscription or its process ends before, or the
+    /// agent moves, the event comes again. [`ChannelEvent::may_be_again`] is then true.
     #[must_use]
     pub fn durable(mut self, name: impl Into<String>) -> Self {
         self.options.durable = Some(name.into());
@@ -173,7 +173,8 @@ impl ChannelSubscription {
         self.subscription.is_listed()
     }
 
-    /// Tells that the agent has handled all events that it took. Asking for the next event means the same.
+    /// Tells that the agent has handled all events that it took. Asking for the next event means the same. If a durable
+    /// subscription ends before, the events that it took last come again, marked, in the next subscription of its name.
     ///
     /// An agent that [moves](crate::Agent::save) gets nothing more from its subscriptions once `save` is called. A
     /// durable subscription goes on behind the events handled by then, wherever the agent is. With this call, a task
@@ -283,9 +284,9 @@ impl ChannelEvent {
         logged.map(|logged| &*logged.node)
     }
 
-    /// Whether an agent may have had this event before: this agent, through the same durable subscription in a process
-    /// that was killed; or another member of the [group](Subscribing::group), which ended before it had handled the
-    /// event.
+    /// Whether an agent may have had this event before: this agent, through a durable subscription of the same name that
+    /// ended before the event was noted as handled; or another member of the [group](Subscribing::group), which ended
+    /// before it had handled the event.
     pub fn may_be_again(&self) -> bool {
         self.header().may_be_again
     }
