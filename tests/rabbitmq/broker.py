@@ -191,9 +191,9 @@ class Broker:
                 virtual_host="factory",
                 credentials=credentials,
                 ssl_options=options,
-                socket_timeout=30,
-                stack_timeout=60,
-                blocked_connection_timeout=60,
+                socket_timeout=300,
+                stack_timeout=300,
+                blocked_connection_timeout=300,
             )
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker import MESSAGES, Broker, user_of
+from broker import MESSAGES, Broker, queue_of, user_of
 from conftest import REST, WORKERS
 from harness import Platform, wait_for
 from manifests import manifest
@@ -119,7 +119,8 @@ def published(broker: Broker, folder: Path, agent: str, text: str) -> None:
             message_id="no number",
             delivery_mode=2,
             user_id=user_of(agent),
-            headers={"sealbus-user": user_of("alice"), "sealbus-receiver": "alice@factory"},
+            # As if it had died before, in the queue of another one.
+            headers={"x-death": [{"queue": queue_of("alice"), "reason": "rejected"}]},
         )
         channel.basic_publish(MESSAGES, "bob@factory", encoded(text), properties, mandatory=True)
     finally:

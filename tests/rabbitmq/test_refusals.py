@@ -109,15 +109,15 @@ def test_what_belongs_to_others_is_refused(broker: Broker, mallory: tuple[Path, 
 
 
 def test_nobody_comes_in_without_a_certificate(broker: Broker) -> None:
-    with pytest.raises(Exception) as refused:
+    # The broker refuses in the handshake or after it.
+    with pytest.raises((pika.exceptions.AMQPError, OSError)):
         broker.connect(None)
-    assert not isinstance(refused.value, AssertionError)
-    with pytest.raises(Exception):
+    with pytest.raises((pika.exceptions.AMQPError, OSError)):
         broker.connect(None, password=("sealbus-operator", broker.password))
 
 
 def test_nobody_comes_in_with_a_foreign_certificate(broker: Broker, tmp_path: Path) -> None:
-    with pytest.raises(Exception):
+    with pytest.raises((pika.exceptions.AMQPError, OSError)):
         broker.connect(broker.certificate(tmp_path, "mallory", foreign=True))
 
 

@@ -389,10 +389,11 @@ struct QueueDestination {
 
 impl QueueDestination {
     fn accept(&self, link: &Arc<Link>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
+        let mut unconfirmed = link.wire.unconfirmed.lock();
+        // Under the lock: a revocation gives up under it all that was accepted before.
         if let Some(reason) = link.revocation.get() {
             return Err(Rejected::Impossible(reason.clone()));
         }
-        let mut unconfirmed = link.wire.unconfirmed.lock();
         unconfirmed.check(&self.receiver)?;
         let mut payload = Vec::new();
         outgoing

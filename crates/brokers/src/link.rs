@@ -50,11 +50,12 @@ impl Link {
             let text = explanation.to_owned();
             bus.refused(name, None, None, RefusalReason::Revoked, text);
         }
-        let lost = self
-            .wire
-            .unconfirmed
-            .lock()
-            .give_up(Duration::ZERO, Instant::now(), &reason);
+        let lost = {
+            let mut unconfirmed = self.wire.unconfirmed.lock();
+            // Nobody hears the broker's answers to published messages.
+            unconfirmed.disconnected();
+            unconfirmed.give_up(Duration::ZERO, Instant::now(), &reason)
+        };
         self.tell(lost);
         self.wire.ending.send_replace(true);
         self.agent.gate().open_all();

@@ -28,7 +28,7 @@ use crate::wire::{Sends, Wire};
 pub(crate) const FRAME_HEAD: usize = 64 << 10;
 /// How long a process without a queue is left alone.
 const NO_QUEUE: Duration = Duration::from_millis(500);
-/// Other processes whose agents are remembered.
+/// Other processes that are remembered: their agents, and the ways to them.
 const PROCESSES: usize = 65_536;
 
 /// The note on a frame on its way.
@@ -113,8 +113,14 @@ impl ProcessLink {
             receiver: receiver.clone(),
             gate: Gate::default(),
         });
+        let mut receivers = self.receivers.lock();
+        if ways.len() >= PROCESSES {
+            // At the levels that prove no process, a sender of refused frames claims to be others without end.
+            ways.retain(|_, way| way.strong_count() > 0);
+            receivers.retain(|receiver, _| ways.contains_key(receiver));
+        }
         ways.insert(receiver.clone(), Arc::downgrade(&way));
-        self.receivers.lock().insert(receiver, process.clone());
+        receivers.insert(receiver, process.clone());
         Some(way)
     }
 
@@ -381,5 +387,81 @@ impl ProcessDestination for Way {
 
     fn gate(&self) -> &Gate {
         &self.gate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use sealbus_bus::{Acknowledgement, BoxFuture, Bus, BusConfig};
+    use sealbus_seal::{PlatformName, ProcessId};
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::client::{BrokerFailure, Client, Receiving, Sending};
+    use crate::config::{BrokerConfig, BrokerSecurity, Login};
+
+    /// There is no broker.
+    struct Nowhere;
+
+    impl Client for Nowhere {
+        fn name(&self) -> &'static str {
+            "nowhere"
+        }
+
+        fn acknowledgement(&self) -> Option<Acknowledgement> {
+            None
+        }
+
+        fn identity_of(&self, _: &str) -> Option<Identity> {
+            None
+        }
+
+        fn open_sending<'a>(
+            &'a self,
+            _: &'a str,
+            _: &'a Owner,
+        ) -> BoxFuture<'a, Result<Box<dyn Sending>, BrokerFailure>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn open_receiving<'a>(
+            &'a self,
+            _: &'a str,
+            _: &'a Owner,
+            _: u16,
+        ) -> BoxFuture<'a, Result<Box<dyn Receiving>, BrokerFailure>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn processes_that_a_sender_claims_to_be_fill_no_memory() {
+        let platform = PlatformName::new("factory").unwrap();
+        let process = |number: usize| {
+            let number = ProcessId::from_bytes((number as u128).to_be_bytes());
+            Identity::process(&platform, "node-1", number).unwrap()
+        };
+        let bus = Bus::new(BusConfig::new(platform.clone()), Handle::current());
+        let security = BrokerSecurity::None(Login {
+            user: "agents".to_owned(),
+            password: "shared by all".to_owned(),
+        });
+        let broker = Broker {
+            config: BrokerConfig::new(platform.clone(), Vec::new(), security),
+            client: Arc::new(Nowhere),
+            bus: bus.downgrade(),
+            next_address: AtomicUsize::new(0),
+            runtime: Handle::current(),
+        };
+        let link = ProcessLink::new(process(0), None, Arc::new(broker), 1).unwrap();
+        let used = link.way(&process(1)).unwrap();
+        for number in 2..3 * PROCESSES {
+            assert!(link.way(&process(number)).is_some());
+        }
+        assert!(link.ways.lock().len() <= PROCESSES);
+        assert!(link.receivers.lock().len() <= PROCESSES);
+        assert!(Arc::ptr_eq(&used, &link.way(&process(1)).unwrap()));
     }
 }

@@ -170,11 +170,16 @@ impl Broker {
     }
 
     /// Looks at the queues. Returns whether there may be more to do at once.
-    async fn look(&self, desk: &DeskHandle, ams: &Outbox) -> Result<bool, BrokerFailure> {
-        let mut is_more = self.accounts.close_others(|| self.placed(desk)).await?;
-        is_more |= self.take_dead(desk, ams).await?;
+    pub(super) async fn look(
+        &self,
+        desk: &DeskHandle,
+        ams: &Outbox,
+    ) -> Result<bool, BrokerFailure> {
+        // A queue that cannot be closed keeps no sender from its notice.
+        let closed = self.accounts.close_others(|| self.placed(desk)).await;
+        let taken = self.take_dead(desk, ams).await;
         self.alarms.look(&self.administration.members().await?);
-        Ok(is_more)
+        Ok(closed? | taken?)
     }
 
     /// The places of all agents; `None` if the Master ends.

@@ -118,16 +118,36 @@ impl Client {
         time: Duration,
     ) -> Result<Response<Bytes>, WebError> {
         let request = request.map(|body| Full::new(body.into()));
-        let exchange = async |http, request| {
-            let (head, body) = ask(http, request, time).await?.into_parts();
-            let body = whole(body, most, time).await?;
-            Ok(Response::from_parts(head, body))
-        };
-        match exchange(&self.http, request.clone()).await {
-            Err(WebError::Broken(_)) => exchange(&self.fresh, request).await,
+        match exchange(&self.http, request.clone(), most, time).await {
+            Err(WebError::Broken(_)) => exchange(&self.fresh, request, most, time).await,
             done => done,
         }
     }
+
+    /// As [`Self::fetch`], for a request that may not come twice.
+    ///
+    /// # Errors
+    /// As [`Self::ask`] and [`whole`]. The server may have carried out the request all the same.
+    pub async fn fetch_once(
+        &self,
+        request: Request<impl Into<Bytes>>,
+        most: usize,
+        time: Duration,
+    ) -> Result<Response<Bytes>, WebError> {
+        let request = request.map(|body| Full::new(body.into()));
+        exchange(&self.http, request, most, time).await
+    }
+}
+
+async fn exchange(
+    http: &Http,
+    request: Request<Full<Bytes>>,
+    most: usize,
+    time: Duration,
+) -> Result<Response<Bytes>, WebError> {
+    let (head, body) = ask(http, request, time).await?.into_parts();
+    let body = whole(body, most, time).await?;
+    Ok(Response::from_parts(head, body))
 }
 
 async fn ask(

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -130,6 +131,28 @@ async fn what_may_come_twice_is_asked_again_when_a_connection_breaks() {
     let nonsense = format!("http://127.0.0.1:{}/", server("what?", false).await);
     let request = Request::get(&nonsense).body("").unwrap();
     assert!(client.fetch(request, 5, LONG).await.is_err());
+}
+
+#[tokio::test]
+async fn what_may_not_come_twice_is_asked_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let seen = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            seen.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let client = Client::new(None, anywhere());
+    let request = || Request::get(&url).body("").unwrap();
+    let once = client.fetch_once(request(), 5, LONG).await;
+    assert!(matches!(once, Err(WebError::Broken(_))), "{once:?}");
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert!(client.fetch(request(), 5, LONG).await.is_err());
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]

@@ -5,8 +5,9 @@ use sealbus_bus::BoxFuture;
 use sealbus_seal::Identity;
 use serde_json::{Value, json};
 
-use super::management::{DEAD_LETTERS_KEPT, Management, ManagementError, POLICY, read};
+use super::management::{Management, ManagementError, POLICY, read};
 use super::names::{self, ALL_MARKS, ALL_QUEUES, escape, exactly};
+use super::notices::DEAD_LETTERS_KEPT;
 use crate::administration::{Account, Administration, DeadLetter, Member, WaitingCounts};
 use crate::client::BrokerFailure;
 use crate::config::{BrokerPromise, Login};

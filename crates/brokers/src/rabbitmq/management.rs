@@ -7,10 +7,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use sealbus_seal::PlatformName;
 use sealbus_seal::tls::{Connector, ExpectedPeer, explain, server_name};
-use sealbus_web::Client;
+use sealbus_web::{Client, WebError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -21,6 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::names::{self, escape};
+use super::notices::Notices;
 use crate::config::Login;
 
 /// How long an answer may take. A quorum queue needs its majority.
@@ -33,8 +34,6 @@ const AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_ANSWER: usize = 64 << 20;
 /// The policy that sends undelivered messages to [`names::DEAD`].
 pub(super) const POLICY: &str = "sealbus";
-/// Dead letters kept; the oldest go first.
-pub(super) const DEAD_LETTERS_KEPT: u32 = 10_000;
 
 /// The management interface did not carry out a request.
 #[derive(Debug, Error)]
@@ -79,6 +78,8 @@ pub struct Management {
     patience: Duration,
     /// One request at a time, however many ask.
     turn: Mutex<()>,
+    /// The dead letters that are being dealt with.
+    pub(super) notices: Mutex<Notices>,
 }
 
 impl Management {
@@ -110,6 +111,7 @@ impl Management {
             }),
             patience: PATIENCE.saturating_mul(attempts.saturating_add(1)),
             turn: Mutex::new(()),
+            notices: Mutex::default(),
         }
     }
 
@@ -214,24 +216,62 @@ impl Management {
         path: &str,
         body: Option<Value>,
     ) -> Result<(StatusCode, Bytes), ManagementError> {
-        let unreachable = |why: &dyn std::fmt::Display| ManagementError::Unreachable {
-            address: self.addresses.join(", "),
-            why: format!("asked to {what}: {why}"),
-        };
-        let request = Request::builder()
+        let request = self.request(what, method, path, body)?;
+        let _turn = self.turn.lock().await;
+        let asked = self
+            .http
+            .fetch(request, LONGEST_ANSWER, self.patience)
+            .await;
+        self.answered(what, asked)
+    }
+
+    /// As [`Self::ask`], for a request that may not come twice.
+    pub(super) async fn ask_once(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<(StatusCode, Bytes), ManagementError> {
+        let request = self.request(what, method, path, body)?;
+        let _turn = self.turn.lock().await;
+        let asked = self
+            .http
+            .fetch_once(request, LONGEST_ANSWER, self.patience)
+            .await;
+        self.answered(what, asked)
+    }
+
+    fn request(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Request<String>, ManagementError> {
+        Request::builder()
             .method(method)
             .uri(format!("http://broker/api/{path}"))
             .header(AUTHORIZATION, &self.authorization)
             .header(CONTENT_TYPE, "application/json")
             .body(body.map(|body| body.to_string()).unwrap_or_default())
-            .map_err(|error| unreachable(&error))?;
-        let _turn = self.turn.lock().await;
-        let answer = self
-            .http
-            .fetch(request, LONGEST_ANSWER, self.patience)
-            .await;
-        let answer = answer.map_err(|error| unreachable(&error))?;
+            .map_err(|error| self.unreachable(what, &error))
+    }
+
+    fn answered(
+        &self,
+        what: &str,
+        asked: Result<Response<Bytes>, WebError>,
+    ) -> Result<(StatusCode, Bytes), ManagementError> {
+        let answer = asked.map_err(|error| self.unreachable(what, &error))?;
         Ok((answer.status(), answer.into_body()))
+    }
+
+    fn unreachable(&self, what: &str, why: &dyn std::fmt::Display) -> ManagementError {
+        ManagementError::Unreachable {
+            address: self.addresses.join(", "),
+            why: format!("asked to {what}: {why}"),
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod kind;
 mod managed;
 pub mod management;
 pub mod names;
+mod notices;
 mod properties;
 mod receiving;
 mod sending;
@@ -26,7 +27,6 @@ mod site;
 mod socket;
 
 pub use access::RabbitClient;
-pub use dead_letters::read_dead_letter;
 pub use entry::{ChosenBroker, RabbitEntry};
 pub use files::{BrokerCertificate, BrokerSetup};
 pub use instructions::README;

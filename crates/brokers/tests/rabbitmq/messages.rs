@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::support::platform::Platform;
+use crate::support::platform::{Platform, management};
 use crate::support::{Agent, LOOPBACK, PATIENCE, message, wait_for};
 use sealbus_brokers::rabbitmq::{RabbitClient, bare};
 use sealbus_brokers::{
     Administration, BrokerPromise, Client, DeadLetter, Death, Owner, Placed, Queue, Receiver,
 };
 use sealbus_bus::{Provenance, Transport, TrySendError};
+use sealbus_fipa::{Limits, bitefficient};
 use sealbus_seal::SecurityLevel;
 
 async fn converse(platform: &Platform) {
@@ -61,6 +62,7 @@ async fn authenticated() {
     a_receiver_that_is_not_there(&platform).await;
     unread_messages_come_again(&platform).await;
     large_messages_wait_at_the_broker(&platform).await;
+    large_messages_left_unread_come_back(&platform).await;
     logins_are_limited(&platform).await;
     an_opening_that_is_given_up_leaves_no_connection(&platform).await;
     an_alarm_of_the_broker_holds_senders_back(&platform).await;
@@ -228,6 +230,77 @@ async fn large_messages_wait_at_the_broker(platform: &Platform) {
     n.endpoint.shut_down(PATIENCE).await;
     assert!(again.mailbox.try_recv().is_none());
     again.endpoint.shut_down(PATIENCE).await;
+}
+
+/// All of them are longer together than any answer of the broker, and a Master ends before it has dealt with the first.
+async fn large_messages_left_unread_come_back(platform: &Platform) {
+    const MANY: usize = 5;
+    const LARGE: usize = 13 << 20;
+    let q = platform.agent("q").await;
+    let unread = platform.agent("r").await;
+    unread.bus.detach("r@factory");
+    unread.endpoint.shut_down(PATIENCE).await;
+    for number in 0..MANY {
+        let content = format!("{number}{}", "x".repeat(LARGE));
+        q.send("r@factory", &content).await;
+    }
+    q.endpoint.shut_down(PATIENCE).await;
+    let left = Queue {
+        owner: Receiver::Agent("r@factory".into()),
+        promise: platform.promise,
+    };
+    // All others stay.
+    let mut placed = Placed::default();
+    for queue in platform.management.queues().await.unwrap() {
+        if queue != left
+            && let Receiver::Agent(name) = queue.owner
+        {
+            placed.awaited.insert(name.to_string());
+        }
+    }
+    let close = async || {
+        let placed = || std::future::ready(Some(placed.clone()));
+        platform.accounts.close_others(placed).await.unwrap();
+    };
+    let is_meant = |letter: &DeadLetter| letter.receiver.as_deref() == Some("r@factory");
+    let vhost = platform.authority.name.as_str();
+    let ended = management(
+        &platform.authority,
+        platform.ports,
+        &platform.operator,
+        vhost,
+    );
+    wait_for("a dead letter", async || {
+        close().await;
+        ended.take_dead().await.unwrap().iter().any(is_meant)
+    })
+    .await;
+    drop(ended);
+    let mut letters = Vec::new();
+    wait_for("all of them", async || {
+        letters.extend(platform.management.take_dead().await.unwrap());
+        letters.iter().filter(|letter| is_meant(letter)).count() >= MANY
+    })
+    .await;
+    wait_for("the queue to go", async || {
+        close().await;
+        letters.extend(platform.management.take_dead().await.unwrap());
+        let depth = platform.management.depth(&left).await.unwrap();
+        depth.is_none()
+    })
+    .await;
+    letters.retain(is_meant);
+    let mut numbers: Vec<usize> = Vec::new();
+    for letter in &letters {
+        assert_eq!(letter.death, Death::Left);
+        assert_eq!(letter.from.as_deref(), Some("q@factory"));
+        let message = bitefficient::decode(&letter.payload, &Limits::DEFAULT).unwrap();
+        let content = message.content_text().unwrap();
+        assert_eq!(content.len(), LARGE + 1);
+        numbers.push(content[..1].parse().unwrap());
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..MANY).collect::<Vec<_>>());
 }
 
 async fn the_broker_starts_again(platform: &mut Platform) {

@@ -118,7 +118,10 @@ impl Platform {
         let whole = format!("{local}@{name}");
         let identity = Identity::from_agent_name(&whole).unwrap();
         self.accounts.admit(&identity, LOOPBACK).await.unwrap();
-        let bus = Bus::new(BusConfig::new(name.clone()), Handle::current());
+        let mut bus = BusConfig::new(name.clone());
+        // No process is given up because the machine is busy.
+        bus.hold_time = PATIENCE;
+        let bus = Bus::new(bus, Handle::current());
         bus.set_resolver(Arc::new(Elsewhere(name.clone())));
         let client = Arc::new(RabbitClient::new(&config));
         let endpoint = BrokerEndpoint::open(config, client, &bus).unwrap();

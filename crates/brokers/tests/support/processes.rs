@@ -141,7 +141,10 @@ impl Process {
             credential: Some(authority.certify(identity.clone())),
         });
         let (config, client, way) = connect(config).await;
-        let bus = Bus::new(BusConfig::new(authority.name.clone()), Handle::current());
+        let mut bus = BusConfig::new(authority.name.clone());
+        // No process is given up because the machine is busy.
+        bus.hold_time = Duration::from_secs(120);
+        let bus = Bus::new(bus, Handle::current());
         bus.set_resolver(directory.clone());
         let endpoint = BrokerEndpoint::open(config, client, &bus).unwrap();
         Self {
@@ -275,6 +278,10 @@ impl Processes {
             known,
             following: tokio::spawn(master.follow()),
         }
+    }
+
+    pub fn endpoint(&self, process: usize) -> &BrokerEndpoint {
+        &self.processes[process].endpoint
     }
 
     fn place(&self, process: usize, agent: &str) {

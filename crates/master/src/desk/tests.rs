@@ -7,6 +7,7 @@ mod restored;
 mod revoked;
 mod strangers;
 mod taken_in;
+mod undelivered;
 
 use sealbus_ca::{Blind, Renewal, Request, Unstored};
 use sealbus_seal::issuance::{Grant, Placements};

@@ -1,6 +1,10 @@
 //! Revocations that name something else too, or do not fit.
 
+use sealbus_seal::denylist::{Denial, DenyList, MOST_ENTRIES, Reason};
+use sealbus_seal::{Fingerprint, Serial};
+
 use super::*;
+use crate::masters::note_each;
 
 #[tokio::test]
 async fn an_agent_whose_name_is_a_serial_number_is_denied_when_its_revocation_is_taken_in() {
@@ -39,4 +43,68 @@ async fn an_agent_is_barred_although_the_deny_list_takes_no_more_senders() {
         Ok((fault.code, denied, is_barred))
     });
     assert_eq!(found.await.unwrap(), (FaultCode::Full, 1, true));
+}
+
+#[tokio::test]
+async fn a_certificate_of_a_revoked_ca_that_could_not_be_denied_is_denied_once_there_is_room() {
+    let root = root();
+    let (issuing, trust) = authority(&root, "ca");
+    let (other, _) = authority(&root, "ca-2");
+    let (time, hour) = (timestamp(now()), Duration::from_secs(3600));
+    let denial = Denial {
+        at: time,
+        reason: Reason::Killed,
+    };
+    // There is room for one more.
+    let mut full = DenyList::new(issuing.identity().clone());
+    for number in 1..MOST_ENTRIES as u128 {
+        let serial = Serial::from_bytes(number.to_be_bytes());
+        full.deny_serial(serial, time.plus(hour), denial).unwrap();
+    }
+    let (key, list) = (
+        format!("{}1", CaService::DENY_LIST_ROW),
+        full.sign(&issuing).unwrap().whole(),
+    );
+    let rows = [(key.as_str(), list.as_slice())];
+    let ca = CaService::load(issuing, trust, hour, rows, None, time).unwrap();
+    let parts = Parts {
+        ca,
+        ..parts_under(&root)
+    };
+    let (desk, _outward, _news) = open(parts, Arc::new(MemoryStore::new()));
+    let mut noted = BTreeMap::new();
+    let first = other.chain().leaf().to_vec();
+    note_each(&desk, vec![first], &mut noted).await;
+    let revoke = |desk: &mut Desk, now| {
+        let revoked = desk.ca.revoke_authority("ca-2", "stolen", timestamp(now));
+        revoked.map(drop)
+    };
+    desk.run(revoke).await.unwrap();
+
+    // The holder of the stolen key gets its certificate renewed.
+    let renewed = root.renew_authority(&other, Validity::starting(time, hour * 50));
+    let renewed = renewed.unwrap().chain().leaf().to_vec();
+    let no_certificate = b"no certificate".to_vec();
+    let is_denied = async || {
+        let renewed = renewed.clone();
+        let verified = desk.run(move |desk, now| {
+            let trust = desk.ca.trust();
+            Ok(trust.verify_authority(&renewed, timestamp(now)).is_err())
+        });
+        verified.await.unwrap()
+    };
+    let present = || vec![renewed.clone(), no_certificate.clone()];
+    for _ in 0..2 {
+        note_each(&desk, present(), &mut noted).await;
+        assert!(!is_denied().await);
+        // One that is not believed is not tried again.
+        assert!(!noted[&Fingerprint::of(&renewed)] && noted[&Fingerprint::of(&no_certificate)]);
+    }
+    let make_room = move |desk: &mut Desk, now| {
+        desk.ca.prune(timestamp(now).plus(hour * 2));
+        Ok(())
+    };
+    desk.run(make_room).await.unwrap();
+    note_each(&desk, present(), &mut noted).await;
+    assert!(is_denied().await);
 }
