@@ -53,7 +53,7 @@ pub fn listen(path: &Path) -> io::Result<Listener> {
 }
 
 /// Whether a program listens on the socket at `path`.
-pub(crate) fn is_listening(path: &Path) -> bool {
+pub fn is_listening(path: &Path) -> bool {
     #[cfg(unix)]
     return std::os::unix::net::UnixStream::connect(path).is_ok();
     #[cfg(not(unix))]

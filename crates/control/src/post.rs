@@ -66,8 +66,8 @@ fn is_zero(hops: &u32) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
-fn is_false(again: &bool) -> bool {
-    !again
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// The identity of a copy of a letter to a receiver: see [`Cover`].
@@ -126,6 +126,9 @@ pub struct AboutLetter {
     pub receiver: String,
     /// The letter's number in that node's mailbox.
     pub number: u64,
+    /// Whether the notice says that the letter failed. A receipt about the same letter may wait beside it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub failure: bool,
 }
 
 /// A letter on its way from a node into the receiver's process.
@@ -133,6 +136,8 @@ pub struct AboutLetter {
 pub struct DeliveredLetter {
     /// The letter's number in the receiver's mailbox on this node.
     pub number: u64,
+    /// The number of this hand-over. If the letter is [left](LetterOutcome::Left), the process names its last one.
+    pub hand_over: u64,
     /// Whether another process of the receiver may have taken it before.
     pub again: bool,
     /// When it was sent.
@@ -158,8 +163,9 @@ pub enum LetterOutcome {
     Acknowledged,
     /// The letter expired unread.
     Expired,
-    /// The receiver is not there, or left it unread.
-    Left,
+    /// The receiver is not there, or left it unread. The letter came last with the hand-over of this number, so that a report
+    /// that comes twice says nothing of a later one.
+    Left(u64),
     /// The letter may not be delivered.
     Refused(LetterRefusal),
 }
@@ -221,4 +227,29 @@ pub struct WaitingLetter {
     pub valid_from: Option<UnixMillis>,
     /// Whether the receiver's process has it and it is unread.
     pub delivered: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node finds the notices that an earlier version kept.
+    #[test]
+    fn a_notice_without_the_flag_of_a_failure_is_read() {
+        let text = r#"{"receiver":"bob","number":7}"#;
+        let earlier: AboutLetter = serde_json::from_str(text).unwrap();
+        let receipt = AboutLetter {
+            receiver: "bob".to_owned(),
+            number: 7,
+            failure: false,
+        };
+        assert_eq!(earlier, receipt);
+        assert_eq!(serde_json::to_string(&receipt).unwrap(), text);
+        let failure = AboutLetter {
+            failure: true,
+            ..receipt
+        };
+        let text = serde_json::to_string(&failure).unwrap();
+        assert_eq!(serde_json::from_str::<AboutLetter>(&text).unwrap(), failure);
+    }
 }

@@ -20,7 +20,7 @@ use super::Shared;
 use super::again::again;
 use super::freeze::Unreadable;
 use super::node_queue::{Keeper, NodeQueue};
-use receipts::Receipts;
+use receipts::{Next, Owed, Receipts};
 use sealbus_control::attachment::ask;
 use sealbus_control::clock::now;
 use sealbus_control::host::Host;
@@ -164,8 +164,8 @@ fn posted(
 /// A letter in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Here {
-    /// In the mailbox, unread.
-    Unread,
+    /// In the mailbox, unread. It came last with the hand-over of this number.
+    Unread(u64),
     /// Out of the mailbox. The node must be told, or has not confirmed the report.
     Settled(LetterOutcome),
 }
@@ -213,6 +213,7 @@ impl Inbox {
         for letter in letters {
             let DeliveredLetter {
                 number,
+                hand_over,
                 again,
                 posted,
                 expiry,
@@ -220,15 +221,19 @@ impl Inbox {
                 waiting,
             } = letter;
             let Some(local) = &local else {
-                self.say(agent, number, LetterOutcome::Left);
+                self.say(agent, number, LetterOutcome::Left(hand_over));
                 continue;
             };
             {
                 let mut letters = self.letters.lock();
                 match letters.entry(agent.to_owned()).or_default().entry(number) {
-                    Slot::Occupied(known) => {
-                        let outcome = match known.get() {
-                            Here::Unread => LetterOutcome::Arrived,
+                    Slot::Occupied(mut known) => {
+                        let outcome = match known.get_mut() {
+                            Here::Unread(last) => {
+                                // A node that was started again knows of no earlier hand-over.
+                                *last = hand_over;
+                                LetterOutcome::Arrived
+                            }
                             Here::Settled(outcome) => *outcome,
                         };
                         drop(letters);
@@ -236,7 +241,7 @@ impl Inbox {
                         continue;
                     }
                     Slot::Vacant(place) => {
-                        place.insert(Here::Unread);
+                        place.insert(Here::Unread(hand_over));
                         self.came.notify_one();
                     }
                 }
@@ -288,7 +293,7 @@ impl Inbox {
                 Ok(()) => self.say(agent, number, LetterOutcome::Arrived),
                 Err(_) => {
                     self.forget(agent, number);
-                    self.say(agent, number, LetterOutcome::Left);
+                    self.say(agent, number, LetterOutcome::Left(hand_over));
                 }
             }
         }
@@ -297,6 +302,19 @@ impl Inbox {
     fn say(&self, agent: &str, number: u64, outcome: LetterOutcome) {
         // This fails only when the process ends.
         let _ = self.reports.send((agent.to_owned(), number, outcome));
+    }
+
+    /// Sends the receipt for a letter, and then says what became of it. A receipt may wait for the key of its receiver, and no
+    /// other letter waits with it.
+    fn acknowledge(self: &Arc<Self>, receipt: Owed, agent: String, number: u64) {
+        let (inbox, bus) = (Arc::downgrade(self), self.bus.clone());
+        tokio::spawn(async move {
+            let outcome = receipt.send(bus).await;
+            if let Some(inbox) = inbox.upgrade() {
+                inbox.receipts.settled(&agent, number);
+                inbox.say(&agent, number, outcome);
+            }
+        });
     }
 
     fn settled(&self, agent: &str, number: u64, outcome: LetterOutcome) {
@@ -327,14 +345,15 @@ impl Inbox {
                 return;
             };
             of_agent.retain(|number, here| {
-                if *here == Here::Unread {
-                    unread.push(*number);
-                }
-                *here != Here::Unread
+                let Here::Unread(hand_over) = *here else {
+                    return true;
+                };
+                unread.push((*number, hand_over));
+                false
             });
         }
-        for number in unread {
-            self.say(agent, number, LetterOutcome::Left);
+        for (number, hand_over) in unread {
+            self.say(agent, number, LetterOutcome::Left(hand_over));
         }
     }
 
@@ -403,11 +422,11 @@ async fn report(
             let Some(inbox) = inbox.upgrade() else {
                 return;
             };
-            let settling = inbox
-                .receipts
-                .settle(inbox.bus.upgrade(), &agent, number, outcome);
-            let outcome = settling.await;
-            by_agent.entry(agent).or_default().push((number, outcome));
+            match inbox.receipts.next(&agent, number, outcome) {
+                Next::Report => by_agent.entry(agent).or_default().push((number, outcome)),
+                Next::Send(receipt) => inbox.acknowledge(*receipt, agent, number),
+                Next::Wait => {}
+            }
             count += 1;
             if count < MOST_POSTED {
                 next = waiting.try_recv().ok();

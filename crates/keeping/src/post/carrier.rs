@@ -141,7 +141,7 @@ impl Carrier {
                 return Ok(Duration::ZERO);
             }
             let may_go = self.in_turn(&next, None).await?;
-            let next = {
+            let (hand_over, next) = {
                 let mut shelf = mailbox.shelf.lock();
                 let line = shelf.to_hand_over(now());
                 let next = shelf.still_in_order(&line, &may_go);
@@ -151,7 +151,7 @@ impl Carrier {
                 return Ok(self.post.pace.pause);
             }
             tracing::trace!(agent = mailbox.agent, process, ?next, "handing over");
-            let handed = self.letters(&next).await;
+            let handed = self.letters(hand_over, &next).await;
             if handed.is_err() {
                 let mut shelf = mailbox.shelf.lock();
                 for (number, _) in next {
@@ -179,7 +179,7 @@ impl Carrier {
         Ok(true)
     }
 
-    async fn letters(&self, next: &[(u64, bool)]) -> Result<(), Fault> {
+    async fn letters(&self, hand_over: u64, next: &[(u64, bool)]) -> Result<(), Fault> {
         let numbers: Vec<u64> = next.iter().map(|(number, _)| *number).collect();
         let opened = self.mailbox.open(&numbers).map_err(storage)?;
         let letters: Vec<DeliveredLetter> = {
@@ -189,6 +189,7 @@ impl Carrier {
                 let cover = &shelf.get(*number)?.cover;
                 Some(DeliveredLetter {
                     number: *number,
+                    hand_over,
                     again: *again,
                     posted: cover.posted,
                     expiry: cover.expiry,

@@ -148,7 +148,7 @@ pub struct KeptLetters {
     reserve: Reserve,
     shares: Arc<Shares>,
     mailboxes: Mutex<HashMap<String, Arc<KeptMailbox>>>,
-    /// Letters with a notice that has not left yet.
+    /// The notices of this node that have not left yet.
     about: Mutex<HashSet<AboutLetter>>,
     origin: u64,
     /// This origin's last number for each receiver.
@@ -232,9 +232,9 @@ impl KeptLetters {
             let mailbox = Arc::new(mailbox);
             {
                 let shelf = mailbox.shelf.lock();
-                let about = shelf
-                    .letters()
-                    .filter_map(|(_, kept, _)| kept.cover.about.clone());
+                // A notice that was carried here names a letter by its number on another node.
+                let own = shelf.letters().filter(|(_, kept, _)| kept.cover.hops == 0);
+                let about = own.filter_map(|(_, kept, _)| kept.cover.about.clone());
                 post.about.lock().extend(about);
             }
             post.mailboxes

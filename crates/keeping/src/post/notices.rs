@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sealbus_bus::{
     Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,
 };
-use sealbus_fipa::{AclMessage, EncodeError, Limits, bitefficient};
+use sealbus_fipa::{AclMessage, EncodeError, Limits, Performative, bitefficient};
 
 use super::mailbox::KeptMailbox;
 use super::waiting_notices::Notices;
@@ -146,6 +146,7 @@ impl KeptLetters {
         let about = AboutLetter {
             receiver: mailbox.agent.clone(),
             number,
+            failure: notice.performative == Performative::Failure,
         };
         // Another task may be writing this notice. If it cannot, this task tries, too.
         let _turn = mailbox.notifying.lock().await;

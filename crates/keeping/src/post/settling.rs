@@ -32,7 +32,7 @@ impl KeptLetters {
         // The other letters are handed over again after a while, not at once.
         let is_news = outcomes
             .iter()
-            .any(|(_, outcome)| *outcome != LetterOutcome::Left);
+            .any(|(_, outcome)| !matches!(outcome, LetterOutcome::Left(_)));
         for (number, outcome) in outcomes {
             match self.take_in(process, &mailbox, number, outcome).await {
                 Ok(()) if outcome.is_final() => gone.push(number),
@@ -56,8 +56,9 @@ impl KeptLetters {
         outcome: LetterOutcome,
     ) -> Result<(), Fault> {
         match outcome {
-            LetterOutcome::Left => {
-                mailbox.shelf.lock().was_left(process, number);
+            LetterOutcome::Left(hand_over) => {
+                let mut shelf = mailbox.shelf.lock();
+                shelf.was_left(process, number, hand_over);
                 Ok(())
             }
             LetterOutcome::Arrived => self.receipt(mailbox, number, Receipt::Process).await,

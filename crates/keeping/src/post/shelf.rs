@@ -1,5 +1,6 @@
 //! The letters that wait for one agent on this node, and their order. This module does no I/O.
 
+mod handing;
 mod stretches;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -34,6 +35,14 @@ pub(crate) struct ShelvedLetter {
 /// front of it, and has the later letter's number here.
 type LinePosition = (u64, u64);
 
+/// The hand-overs of a letter to a process that has not left the letter each time.
+#[derive(Clone, Copy, Debug)]
+struct Handed {
+    times: u32,
+    /// The process may still leave the letter that came with a hand-over of this number or a later one.
+    open: u64,
+}
+
 /// The letters for one agent.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
@@ -51,9 +60,10 @@ pub(crate) struct Shelf {
     under_way: BTreeSet<u64>,
     /// The agent's present process.
     process: Option<String>,
-    /// The processes that may have taken a letter, with how often it was handed to each. A process from before this
-    /// node started has no name.
-    handed: HashMap<u64, BTreeMap<Option<String>, u32>>,
+    /// The processes that may have taken a letter. A process from before this node started has no name.
+    handed: HashMap<u64, BTreeMap<Option<String>, Handed>>,
+    /// The number of the last hand-over.
+    last_hand_over: u64,
     /// The highest number that was, or is about to be, handed to any process.
     last_handed: u64,
     /// The number that comes to the shelf next. The tasks that wait for the disk report their letters in any order.
@@ -320,105 +330,11 @@ impl Shelf {
         LetterStanding::Free
     }
 
-    /// Notes that letters up to this number are about to be handed to a process. Returns the number for the note on
-    /// disk.
-    pub(crate) fn note_handing(&mut self, number: u64) -> u64 {
-        self.last_handed = self.last_handed.max(number);
-        self.last_handed
-    }
-
-    /// Takes in the number noted on disk. Letters up to it may have been taken.
-    pub(crate) fn was_handed(&mut self, number: u64) {
-        self.last_handed = self.last_handed.max(number);
-        for number in self.letters.range(..=number).map(|(number, _)| *number) {
-            self.handed.entry(number).or_default().insert(None, 1);
-        }
-    }
-
     /// Notes that a letter may have been carried to a node that does not answer.
     pub(crate) fn may_have_gone(&mut self, number: u64) {
         if let Some(kept) = self.letters.get_mut(&number) {
             kept.cover.again = true;
         }
-    }
-
-    /// Whether a process other than the present one may have taken a letter.
-    pub(crate) fn may_be_taken(&self, number: u64) -> bool {
-        let is_again = self
-            .letters
-            .get(&number)
-            .is_some_and(|kept| kept.cover.again);
-        let is_present = |process: &Option<String>| process.is_some() && *process == self.process;
-        let handed = self.handed.get(&number);
-        is_again || handed.is_some_and(|handed| handed.keys().any(|process| !is_present(process)))
-    }
-
-    /// Sets the agent's process on this node, if it has one. Letters that an earlier process has not settled go again.
-    pub(crate) fn is_in(&mut self, process: Option<&str>) {
-        if self.process.as_deref() != process {
-            self.process = process.map(str::to_owned);
-            self.under_way.clear();
-        }
-    }
-
-    /// Handles the loss of the connection to the process. Letters may have been lost with it, so all go again; the
-    /// process knows those it has.
-    pub(crate) fn resend(&mut self) {
-        self.under_way.clear();
-    }
-
-    /// Notes that a letter may not have reached the process.
-    pub(crate) fn was_not_handed(&mut self, number: u64) {
-        self.under_way.remove(&number);
-    }
-
-    /// Notes that a process did not get this letter, or gave it back unread.
-    pub(crate) fn was_left(&mut self, process: &str, number: u64) {
-        if self.process.as_deref() == Some(process) {
-            self.under_way.remove(&number);
-        }
-        let Some(handed) = self.handed.get_mut(&number) else {
-            return;
-        };
-        let process = Some(process.to_owned());
-        if let Some(times) = handed.get_mut(&process) {
-            *times -= 1;
-            if *times == 0 {
-                handed.remove(&process);
-            }
-        }
-    }
-
-    /// The letters that may be handed to the agent's process next, in order.
-    pub(crate) fn to_hand_over(&self, now: UnixMillis) -> Vec<u64> {
-        let mut next = Vec::new();
-        let mut bytes = 0;
-        for number in self.line.values() {
-            if self.under_way.len() + next.len() >= MOST_UNDER_WAY || bytes >= MOST_AT_ONCE {
-                break;
-            }
-            let Some(kept) = self.letters.get(number) else {
-                continue;
-            };
-            if is_in_time(kept, now) && !self.under_way.contains(number) {
-                bytes += kept.size;
-                next.push(*number);
-            }
-        }
-        next
-    }
-
-    /// Hands these letters to the agent's process now. For each, returns whether another process may have taken it
-    /// before.
-    pub(crate) fn hand_over(&mut self, numbers: &[u64]) -> Vec<(u64, bool)> {
-        let mut handed = Vec::with_capacity(numbers.len());
-        for number in numbers {
-            handed.push((*number, self.may_be_taken(*number)));
-            self.under_way.insert(*number);
-            let processes = self.handed.entry(*number).or_default();
-            *processes.entry(self.process.clone()).or_default() += 1;
-        }
-        handed
     }
 
     /// The letters that may be carried to another node next, in order.

@@ -274,7 +274,7 @@ impl World {
             let unread = std::mem::take(&mut receiver.unread);
             for letter in unread {
                 receiver.known.remove(&letter.number);
-                let left = (letter.number, LetterOutcome::Left);
+                let left = (letter.number, LetterOutcome::Left(letter.hand_over));
                 receiver.reports.push_back(left);
             }
         }

@@ -152,6 +152,7 @@ fn shelve_notice(mailbox: &KeptMailbox, number: u64, size: u64) {
     notice.cover.about = Some(AboutLetter {
         receiver: "bob".to_owned(),
         number,
+        failure: false,
     });
     let cover = notice.cover;
     let kept = ShelvedLetter { cover, size };

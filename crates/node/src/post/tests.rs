@@ -48,6 +48,7 @@ fn letter(
             about: is_notice.then(|| AboutLetter {
                 receiver: "carol".to_owned(),
                 number: 1,
+                failure: *performative == Performative::Failure,
             }),
         },
         message: Blob(bytes),

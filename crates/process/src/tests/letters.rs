@@ -27,6 +27,7 @@ fn letter(number: u64, sender: &str, posted: UnixMillis) -> DeliveredLetter {
     };
     DeliveredLetter {
         number,
+        hand_over: 1,
         again: false,
         posted,
         expiry: u64::MAX,
@@ -229,4 +230,68 @@ async fn a_letter_that_asks_for_a_proof_and_has_none_is_refused() {
     let counts = process.bus().refusals().counts();
     let refused: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
     assert_eq!(refused, [(RefusalReason::NotProved, 1)]);
+}
+
+/// A dishonest node says of an agent's message that it is a notice, which nobody signs.
+#[tokio::test]
+async fn a_node_passes_nobodys_message_off_as_the_platforms() {
+    let (mut host, tell) = TestHost::new(&World::new(), &[], HOUR, Vec::new());
+    Arc::get_mut(&mut host).unwrap().membership.platform.level = "signed".to_owned();
+    let process = Process::open(host.clone(), None).await.unwrap();
+    let mut bob = process.agent("bob").await.unwrap();
+    let mut forged = letter(1, "alice", now());
+    forged.waiting.provenance = WaitingProvenance::Platform;
+    let (agent, letters) = ("bob".to_owned(), vec![forged, letter(2, "ams", now())]);
+    tell.send(Command::Letters { agent, letters })
+        .await
+        .unwrap();
+    assert_eq!(read(&mut bob).await, "2");
+    let mut found = outcomes(&host, 2).await;
+    found.sort_by_key(|(number, _)| *number);
+    let refused = LetterOutcome::Refused(LetterRefusal::NotProved);
+    assert_eq!(found, [(1, refused), (2, LetterOutcome::Taken)]);
+    let counts = process.bus().refusals().counts();
+    assert!(counts.contains(&(RefusalReason::NotProved, 1)));
+}
+
+/// The node recognises by it a report that comes twice.
+#[tokio::test]
+async fn a_letter_that_is_left_is_reported_with_its_hand_over() {
+    let (host, tell) = TestHost::new(&World::new(), &[], HOUR, Vec::new());
+    let process = Process::open(host.clone(), None).await.unwrap();
+    let command = |hand_over| Command::Letters {
+        agent: "bob".to_owned(),
+        letters: vec![DeliveredLetter {
+            hand_over,
+            ..letter(1, "alice", now())
+        }],
+    };
+    let reports = |count| {
+        let host = host.clone();
+        async move { until("a report", || host.settled.lock().len() >= count).await }
+    };
+    tell.send(command(5)).await.unwrap();
+    reports(1).await;
+    let bob = process.agent("bob").await.unwrap();
+    tell.send(command(6)).await.unwrap();
+    reports(2).await;
+    drop(bob);
+    reports(3).await;
+    let bob = process.agent("bob").await.unwrap();
+    tell.send(command(7)).await.unwrap();
+    reports(4).await;
+    // A node that was started again counts from the beginning, and hands the letter over anew.
+    tell.send(command(1)).await.unwrap();
+    reports(5).await;
+    drop(bob);
+    reports(6).await;
+    let right = [
+        (1, LetterOutcome::Left(5)),
+        (1, LetterOutcome::Arrived),
+        (1, LetterOutcome::Left(6)),
+        (1, LetterOutcome::Arrived),
+        (1, LetterOutcome::Arrived),
+        (1, LetterOutcome::Left(1)),
+    ];
+    assert_eq!(*host.settled.lock(), right);
 }

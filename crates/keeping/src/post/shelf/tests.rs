@@ -24,7 +24,7 @@ fn letter(origin: u64, sequence: u64) -> ShelvedLetter {
 
 fn hand_over(shelf: &mut Shelf, now: UnixMillis) -> Vec<(u64, bool)> {
     let next = shelf.to_hand_over(now);
-    shelf.hand_over(&next)
+    shelf.hand_over(&next).1
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +36,7 @@ enum Step {
     Restart,
     Reconnect,
     Leave,
+    SayAgain,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -47,18 +48,22 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Restart),
         1 => Just(Step::Reconnect),
         1 => Just(Step::Leave),
+        1 => Just(Step::SayAgain),
     ]
 }
 
 proptest! {
-    /// Letters may be posted twice, lost on the way or left unread. Still, each is taken once and in the order of its
-    /// origin, and a process gets no letter as new that an earlier process may have taken.
+    /// Letters may be posted twice, lost on the way or left unread, and the process may say again that it left them. Still,
+    /// each is taken once and in the order of its origin, and a process gets no letter as new that an earlier process may
+    /// have taken.
     #[test]
     fn each_letter_is_taken_once_and_in_order(steps in prop::collection::vec(step(), 1..80)) {
         let mut shelf = Shelf::default();
         let (mut number, mut process) = (0, 0);
         let mut sequences = [0_u64; 3];
-        let mut inside: Vec<u64> = Vec::new();
+        // Each with its hand-over.
+        let mut inside: Vec<(u64, u64)> = Vec::new();
+        let mut said: Vec<(u64, u64, u64)> = Vec::new();
         let mut touched = BTreeSet::new();
         let name = |process: u64| format!("p{process}");
         let mut taken: Vec<(u64, u64)> = Vec::new();
@@ -78,16 +83,21 @@ proptest! {
                         prop_assert_eq!(shelf.admit(&kept.cover, 10), Err(NotTaken::Known));
                     }
                 }
-                Step::HandOver => for (next, again) in hand_over(&mut shelf, 0) {
-                    let is_touched = (0..process).any(|former| touched.contains(&(next, former)));
-                    prop_assert!(again || !is_touched);
-                    if !inside.contains(&next) {
-                        inside.push(next);
-                        touched.insert((next, process));
+                Step::HandOver => {
+                    let next = shelf.to_hand_over(0);
+                    let (hand_over, handed) = shelf.hand_over(&next);
+                    for (next, again) in handed {
+                        let is_touched =
+                            (0..process).any(|former| touched.contains(&(next, former)));
+                        prop_assert!(again || !is_touched);
+                        if inside.iter().all(|(number, _)| *number != next) {
+                            inside.push((next, hand_over));
+                            touched.insert((next, process));
+                        }
                     }
-                },
+                }
                 Step::Settle if !inside.is_empty() => {
-                    let kept = shelf.take(inside.remove(0));
+                    let kept = shelf.take(inside.remove(0).0);
                     let kept = kept.expect("it was not taken before");
                     taken.push((kept.cover.origin, kept.cover.sequence));
                 }
@@ -98,22 +108,26 @@ proptest! {
                     shelf.is_in(Some(&name(process)));
                 }
                 Step::Reconnect => shelf.resend(),
-                Step::Leave => for left in inside.drain(..) {
-                    shelf.was_left(&name(process), left);
+                Step::Leave => for (left, hand_over) in inside.drain(..) {
+                    shelf.was_left(&name(process), left, hand_over);
                     touched.remove(&(left, process));
+                    said.push((process, left, hand_over));
+                },
+                Step::SayAgain => for (process, left, hand_over) in &said {
+                    shelf.was_left(&name(*process), *left, *hand_over);
                 },
             }
         }
         loop {
             for (next, _) in hand_over(&mut shelf, 0) {
-                if !inside.contains(&next) {
-                    inside.push(next);
+                if inside.iter().all(|(number, _)| *number != next) {
+                    inside.push((next, 0));
                 }
             }
             if inside.is_empty() {
                 break;
             }
-            let kept = shelf.take(inside.remove(0)).expect("it was not taken before");
+            let kept = shelf.take(inside.remove(0).0).expect("it was not taken before");
             taken.push((kept.cover.origin, kept.cover.sequence));
         }
         for origin in 0..3 {
@@ -138,6 +152,29 @@ fn nothing_is_handed_over_before_its_time_or_after() {
     shelf.was_not_handed(1);
     assert_eq!(shelf.expired(1000), [1]);
     assert_eq!(hand_over(&mut shelf, 1000), []);
+}
+
+/// The process did not get the answer to its first report, and the letter was handed over anew meanwhile.
+#[test]
+fn a_report_that_a_letter_was_left_says_nothing_of_a_later_hand_over() {
+    let mut shelf = Shelf::default();
+    shelf.put(1, letter(1, 1));
+    shelf.is_in(Some("one"));
+    let (first, _) = shelf.hand_over(&[1]);
+    shelf.was_left("one", 1, first);
+    let (second, handed) = shelf.hand_over(&[1]);
+    assert_eq!(handed, [(1, false)]);
+    // The agent takes it.
+    shelf.was_left("one", 1, first);
+    assert_eq!(hand_over(&mut shelf, 0), [], "it is under way");
+    // A process that says so of no hand-over at all.
+    for unknown in [second + 9, u64::MAX] {
+        shelf.was_left("one", 1, unknown);
+    }
+    shelf.is_in(Some("two"));
+    assert!(shelf.may_be_taken(1));
+    shelf.was_left("one", 1, second);
+    assert_eq!(hand_over(&mut shelf, 0), [(1, false)]);
 }
 
 #[test]
@@ -165,6 +202,7 @@ fn a_full_shelf_takes_notices_only() {
     next.cover.about = Some(sealbus_control::post::AboutLetter {
         receiver: "c".to_owned(),
         number: 1,
+        failure: false,
     });
     assert_eq!(shelf.admit(&next.cover, 10), Ok(()));
     shelf.retract(&next.cover);

@@ -219,7 +219,7 @@ async fn a_letter_that_was_taken_and_could_not_be_removed_comes_again_marked() {
         let mut shelf = mailbox.shelf.lock();
         shelf.is_in(Some(process));
         let next = shelf.to_hand_over(now());
-        shelf.hand_over(&next)
+        shelf.hand_over(&next).1
     };
     let handed = hand_over("one");
     let number = handed[0].0;
@@ -232,4 +232,48 @@ async fn a_letter_that_was_taken_and_could_not_be_removed_comes_again_marked() {
     assert_eq!(hand_over("two"), [(number, true)]);
     post.settle("two", "bob", taken).await.unwrap();
     assert_eq!(post.list("bob").1, 0);
+}
+
+/// Otherwise a letter that has arrived and is not read could go without a word.
+#[tokio::test]
+async fn a_sender_that_has_not_read_its_receipt_is_told_that_the_letter_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut post = Arc::new(open(folder.path()));
+    let mut asking = letter("alice", 1, "bob");
+    asking.cover.receipt = Some(Receipt::Process);
+    keep(&post, asking).await.unwrap();
+    let number = waiting_for(&post, "bob")[0].0;
+    for outcome in [LetterOutcome::Arrived, LetterOutcome::Expired] {
+        let settled = vec![(number, outcome)];
+        post.settle("process", "bob", settled).await.unwrap();
+        // The disk says of each notice which one it is.
+        post = restarted(post, folder.path()).await;
+    }
+    assert_eq!(post.list("bob").1, 0);
+    let told = post.list("alice").0.into_iter();
+    let told: Vec<_> = told.map(|notice| notice.performative).collect();
+    let right = [Performative::Inform, Performative::Failure];
+    assert_eq!(told, right.map(|it| it.to_string()));
+}
+
+/// Each node numbers its letters by itself.
+#[tokio::test]
+async fn a_notice_that_was_carried_here_says_nothing_of_the_letters_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    keep(&post, letter("alice", 1, "bob")).await.unwrap();
+    let number = waiting_for(&post, "bob")[0].0;
+    let mut carried = letter("ams", 2, "alice");
+    carried.cover.hops = 1;
+    carried.cover.provenance = WaitingProvenance::Platform;
+    carried.cover.about = Some(AboutLetter {
+        receiver: "bob".to_owned(),
+        number,
+        failure: true,
+    });
+    keep(&post, carried).await.unwrap();
+    let post = restarted(post, folder.path()).await;
+    let expired = vec![(number, LetterOutcome::Expired)];
+    post.settle("process", "bob", expired).await.unwrap();
+    assert_eq!(post.list("alice").1, 2);
 }

@@ -48,6 +48,8 @@ final class Exchange {
     final Identity peer;
     private final Mesh mesh;
     private final Out out;
+    /** The share of the other process in the log. */
+    final LogShare log;
     private final Hearing hearing;
     private final Speaking speaking;
     /** Grows with each life of the conversation. */
@@ -64,10 +66,11 @@ final class Exchange {
     private long greetPause = FIRST_GREETING;
     private long corrected;
 
-    Exchange(Mesh mesh, Identity peer, Out out) {
+    Exchange(Mesh mesh, Identity peer, Out out, LogShare log) {
         this.mesh = mesh;
         this.peer = peer;
         this.out = out;
+        this.log = log;
         hearing = new Hearing(mesh, this);
         speaking = new Speaking(mesh, this);
     }
@@ -242,7 +245,7 @@ final class Exchange {
                 out.acknowledge(answer.leb(0).leb(taken).leb(taken).leb(speaking.next() - 1).done());
             }
         } catch (BufferUnderflowException | IllegalArgumentException unfit) {
-            Mesh.LOG.log(Level.WARNING, "a frame for channels of {0} cannot be read", peer);
+            log.warn("a frame for channels of {0} cannot be read", peer);
         }
     }
 

@@ -118,6 +118,8 @@ final class Group {
     private long bytes;
     private long turns;
     private long emptySince;
+    /** When the group is looked at again, in milliseconds since 1970; 0: at no certain time. */
+    private long wakesAt;
     /** Since when publishers wait for room, by {@link System#nanoTime()}; 0 if none does. */
     long stalledSince;
 
@@ -181,7 +183,15 @@ final class Group {
         waiting.add(new Held(publication, number));
     }
 
-    /** Gives events to members that are free. Returns when to look again, in milliseconds since 1970; 0 for no time. */
+    /** The time has come that {@link #serve} named. */
+    void awake() {
+        wakesAt = 0;
+    }
+
+    /**
+     * Gives events to members that are free. Returns when to look again, in milliseconds since 1970; 0 for no time, and if it was
+     * said before.
+     */
     long serve() {
         long now = System.currentTimeMillis();
         long next = 0;
@@ -207,6 +217,10 @@ final class Group {
                 break;
             }
         }
+        if (next == 0 || wakesAt != 0 && wakesAt <= next) {
+            return 0;
+        }
+        wakesAt = next;
         return next;
     }
 

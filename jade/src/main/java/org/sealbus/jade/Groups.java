@@ -122,7 +122,10 @@ final class Groups {
     private void serveOne(Group group) {
         long next = group.serve();
         if (next > 0) {
-            mesh.laterGuarded(() -> serve(group), Math.max(1, next - System.currentTimeMillis()));
+            mesh.laterGuarded(() -> {
+                group.awake();
+                serve(group);
+            }, Math.max(1, next - System.currentTimeMillis()));
         }
         if (group.isOver()) {
             groups.remove(group.key, group);

@@ -9,6 +9,8 @@ final class Handover {
     private static final long MOST_HELD = 8 << 20;
 
     static final String OVER_LIMIT = "over-limit";
+    /** The agent has just ended, or is moving. */
+    static final String ABSENT = "absent";
 
     /** Hears that bytes are held back, and, below 0, that they are not any more. */
     interface Holding {
@@ -101,8 +103,16 @@ final class Handover {
             if (mesh.local(author) == null) {
                 return "not-proved";
             }
-            mesh.agents.deliver(agent, author, event.body(), facts);
-            return null;
+            if (mesh.agents.deliver(agent, author, event.body(), facts)) {
+                return null;
+            }
+            forget(agent, facts);
+            if (sender == null) {
+                // It stays in its log.
+                return OVER_LIMIT;
+            }
+            lost(unread, asker);
+            return event.isKept() && unread == null && asker == null ? ABSENT : null;
         } catch (Mesh.Refused refused) {
             forget(agent, facts);
             return refused.reason;

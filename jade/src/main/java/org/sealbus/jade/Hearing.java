@@ -4,7 +4,6 @@ import java.security.cert.CertificateException;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.logging.Level;
 
 /**
  * The subscriptions of agents here, as one other process knows them, and what comes from there. Publishers choose the
@@ -91,8 +90,8 @@ final class Hearing {
     void passedBy(int number, long count, String problem) {
         ChannelSubscription subscription = mesh.channels.subscription(number);
         if (subscription != null) {
-            Mesh.LOG.log(Level.WARNING, "{0} events on {1} passed {2} by: {3}", new Object[] {count, subscription.pattern(),
-                subscription.agent(), problem == null ? "it took nothing for too long" : problem});
+            exchange.log.warn("{0} events on {1} passed {2} by: {3}", count, subscription.pattern(), subscription.agent(),
+                    problem == null ? "it took nothing for too long" : problem);
         }
     }
 
@@ -130,13 +129,18 @@ final class Hearing {
         if (refused == null && !chosen.isEmpty()) {
             boolean isAwaited = number > 0 && (event.wantsAgent() || isForGroup(chosen));
             Unread unread = isAwaited ? new Unread(number, chosen.size()) : null;
+            boolean isAbsent = false;
             for (ChannelSubscription subscription : chosen) {
                 String objection = hand(event, cost, subscription, author, unread);
-                refused = refused == null ? objection : refused;
+                isAbsent |= Handover.ABSENT.equals(objection);
+                refused = refused == null && !Handover.ABSENT.equals(objection) ? objection : refused;
+            }
+            if (isAbsent && number > 0) {
+                exchange.tell(null, Exchange.ABSENT, new Frame.Body().leb(number).done());
             }
         }
         if (refused != null) {
-            Mesh.LOG.log(Level.WARNING, "an event on {0} is refused: {1}", new Object[] {head.channel(), refused});
+            exchange.log.warn("an event on {0} is refused: {1}", head.channel(), refused);
             if (number > 0) {
                 exchange.tell(null, Exchange.REFUSAL, new Frame.Body().leb(number)
                         .number(1, MeshLink.REFUSALS.indexOf(refused)).name(refused).done());

@@ -143,7 +143,7 @@ final class LogFeed {
                         return;
                     }
                     pieces.forEach(piece -> take(node, piece));
-                    noteLater();
+                    noteLater(NOTE);
                     isStalled = pieces.stream().anyMatch(piece -> isBehind(node, piece));
                 }
                 isFirst = false;
@@ -242,7 +242,7 @@ final class LogFeed {
             String refused = handover.hand(new Event(known, List.of(), body), null, subscription, hasRead -> {
                 if (hasRead || mesh.channels.subscription(subscription.number()) == subscription) {
                     place.unread.remove(number);
-                    noteLater();
+                    noteLater(NOTE);
                 }
             }, null, null);
             if (refused != null) {
@@ -262,10 +262,10 @@ final class LogFeed {
 
     // ---- what was handled ----
 
-    private void noteLater() {
+    private void noteLater(long millis) {
         if (!isNoting && !options.durable().isEmpty()) {
             isNoting = true;
-            mesh.later(this::note, NOTE);
+            mesh.askLater(this::note, millis);
         }
     }
 
@@ -289,7 +289,10 @@ final class LogFeed {
                 }
             } catch (IOException away) {
                 Mesh.LOG.log(Level.FINE, "what a durable subscription has read is not noted yet", away);
-                mesh.later(this::note, PAUSE);
+                synchronized (mesh) {
+                    // Once for all nodes that are away.
+                    noteLater(PAUSE);
+                }
             }
         });
     }

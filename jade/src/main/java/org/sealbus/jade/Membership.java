@@ -31,6 +31,8 @@ final class Membership implements AutoCloseable {
     private static final int FIRST_ATTEMPTS = 3;
     private static final long SHORTEST_RETRY = 250;
     private static final long LONGEST_RETRY = 60_000;
+    private static final Map<String, Object> ACTIVE = Map.of("event", "state", "state", "active");
+    private static final Map<String, Object> ENDED = Map.of("event", "ended");
 
     /** Hears of what changes. */
     interface Listener {
@@ -62,10 +64,12 @@ final class Membership implements AutoCloseable {
     });
     private final Trust trust;
     private final Object welcome;
-    private volatile Attachment attachment;
+    volatile Attachment attachment;
     private final Map<String, Held> held = new ConcurrentHashMap<>();
     /** The name of the process itself in {@link #held}; no agent has this name. */
     private static final String PROCESS = "";
+    /** Guards what the platform is told of agents, so that it hears last what is so last. */
+    private final Object reports = new Object();
     private volatile boolean over;
     /** The secret with which to attach again. Only the worker changes it. */
     private String reattach;
@@ -153,8 +157,7 @@ final class Membership implements AutoCloseable {
             try {
                 return ask(request);
             } catch (IOException failed) {
-                boolean isFinal = failed instanceof Attachment.Refused refused && !refused.isPassing();
-                if (isFinal || isOver.getAsBoolean() || System.nanoTime() > end) {
+                if (!mayPass(failed) || isOver.getAsBoolean() || System.nanoTime() > end) {
                     throw failed;
                 }
                 Door.pause(REATTACH_PAUSE);
@@ -169,14 +172,33 @@ final class Membership implements AutoCloseable {
     }
 
     /** Tells the platform that an agent runs. */
-    void reportActive(String agent) throws IOException {
-        report(agent, Map.of("event", "state", "state", "active"));
+    void reportActive(String agent) {
+        tell(agent);
     }
 
     /** Tells the platform that an agent has ended. Its certificate is renewed no more. */
-    void reportEnded(String agent) throws IOException {
+    void reportEnded(String agent) {
         held.remove(agent);
-        report(agent, Map.of("event", "ended"));
+        tell(agent);
+    }
+
+    /** Tells the platform whether an agent runs. The node may be away: it is told again until it hears. */
+    private void tell(String agent) {
+        synchronized (reports) {
+            try {
+                report(agent, held.containsKey(agent) ? ACTIVE : ENDED);
+            } catch (IOException unheard) {
+                LOG.log(Level.FINE, "the node did not hear what became of " + agent, unheard);
+                if (mayPass(unheard)) {
+                    later(() -> tell(agent), REATTACH_PAUSE);
+                }
+            }
+        }
+    }
+
+    /** Whether asking the node again may help. */
+    static boolean mayPass(IOException failed) {
+        return !(failed instanceof Attachment.Refused refused) || refused.isPassing();
     }
 
     private void report(String agent, Map<String, Object> event) throws IOException {
@@ -190,7 +212,7 @@ final class Membership implements AutoCloseable {
             over = true;
             try {
                 for (String agent : agents()) {
-                    report(agent, Map.of("event", "ended"));
+                    report(agent, ENDED);
                 }
             } catch (IOException unheard) {
                 LOG.log(Level.FINE, "the node did not hear that the container ends", unheard);
@@ -308,21 +330,19 @@ final class Membership implements AutoCloseable {
             LOG.log(Level.WARNING, "a deny list was not obeyed", failed);
             return;
         }
-        try {
-            trust.check(held.get(name()).peer());
-            if (process() != null) {
-                trust.check(process().peer());
+        for (Held own : new Held[] {held.get(name()), process()}) {
+            if (own != null && trust.isRevoked(own.peer())) {
+                end(Trust.revoked(own.peer()));
+                return;
             }
-        } catch (CertificateException denied) {
-            end(denied.getMessage());
-            return;
         }
         held.forEach((agent, of) -> {
-            try {
-                trust.check(of.peer());
-            } catch (CertificateException denied) {
+            if (trust.isRevoked(of.peer())) {
                 held.remove(agent);
-                listener.revoked(agent, denied.getMessage());
+                listener.revoked(agent, Trust.revoked(of.peer()));
+            } else if (trust.hasLostItsIssuer(of.peer())) {
+                // Nobody believes the certificate any more, and another CA issues the next one.
+                later(() -> renew(agent, of.credential(), SHORTEST_RETRY), 0);
             }
         });
         listener.trustChanged();
@@ -344,6 +364,8 @@ final class Membership implements AutoCloseable {
             attachment.closed().thenAccept(this::lost);
             LOG.info("attached to the node again");
             obeyDenyList(Json.member(welcome, "deny_list"));
+            // A node that was started anew does not know which agents live here.
+            held.keySet().stream().filter(agent -> !agent.equals(PROCESS)).forEach(this::tell);
             listener.heard("attached", welcome);
             return;
         } catch (Attachment.Refused refused) {

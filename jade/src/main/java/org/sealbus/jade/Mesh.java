@@ -32,6 +32,11 @@ final class Mesh implements AutoCloseable {
     /** The largest message taken, in bytes. */
     static final int LARGEST_MESSAGE = 16 << 20;
     static final SecureRandom RANDOM = new SecureRandom();
+    /** How long an agent that leaves waits for its messages to arrive, in nanoseconds, and the time between two looks. */
+    private static final long LAST_MESSAGES = TimeUnit.SECONDS.toNanos(5);
+    private static final long GLANCE = 20;
+    /** The time between two looks at the connections, in milliseconds. */
+    private static final long LOOK = 5_000;
 
     /** The agents of this process. It is called under the mesh's lock, and calls nothing of the mesh. */
     interface Agents {
@@ -78,14 +83,14 @@ final class Mesh implements AutoCloseable {
     final MeshPort port;
     final Routes routes;
     final Channels channels;
+    /** The largest message that agents of the platform send, in bytes. */
+    final int largest;
     private final Map<Identity, MeshLink> links = new HashMap<>();
     /** Agents here that may get messages, by their local names. */
     private final Set<String> present = new HashSet<>();
-    private final ScheduledExecutorService worker = Executors.newScheduledThreadPool(4, work -> {
-        Thread thread = new Thread(work, "sealbus-mesh");
-        thread.setDaemon(true);
-        return thread;
-    });
+    private final ScheduledExecutorService worker = workers("sealbus-mesh");
+    /** A node may answer late. Questions to it hold up no other work. */
+    private final ScheduledExecutorService asker = workers("sealbus-mesh-ask");
     private volatile Permission permission;
     private volatile boolean isClosed;
 
@@ -99,6 +104,8 @@ final class Mesh implements AutoCloseable {
         if (obstacle != null) {
             throw new IOException(obstacle);
         }
+        largest = Json.member(Json.member(welcome, "platform"), "max_message") instanceof Long most
+                ? (int) Math.min(most, LARGEST_MESSAGE) : LARGEST_MESSAGE;
         own = membership.enlist().peer().identity();
         permission = new Permission(trust.platform(), own.name(), Json.member(welcome, "rules"));
         routes = new Routes(this);
@@ -112,6 +119,7 @@ final class Mesh implements AutoCloseable {
         if (Boolean.TRUE.equals(Json.member(welcome, "all_use_channels"))) {
             channels.use();
         }
+        look();
     }
 
     /** Why agents here cannot be agents of the Sealbus platform; null if they can. */
@@ -150,6 +158,27 @@ final class Mesh implements AutoCloseable {
 
     synchronized boolean isPresent(String agent) {
         return present.contains(agent);
+    }
+
+    /** Waits until other processes have taken what an agent here has sent, for a while. */
+    synchronized void settle(String agent) {
+        long end = System.nanoTime() + LAST_MESSAGES;
+        while (!isClosed) {
+            long left = routes.letters(agent) + links.values().stream().mapToLong(link -> link.letters(agent)).sum();
+            if (left == 0) {
+                return;
+            }
+            if (System.nanoTime() > end) {
+                LOG.log(Level.WARNING, "{0} has left, and {1} of its messages may not arrive", new Object[] {agent, left});
+                return;
+            }
+            try {
+                wait(GLANCE);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+                return;
+            }
+        }
     }
 
     /** The local name of an agent of this platform; null of another one. */
@@ -206,6 +235,17 @@ final class Mesh implements AutoCloseable {
 
     Collection<MeshLink> links() {
         return links.values();
+    }
+
+    /** Looks at the connections from time to time. */
+    private void look() {
+        laterGuarded(() -> {
+            if (!isClosed) {
+                look();
+                long now = System.nanoTime();
+                links.values().forEach(link -> link.look(now));
+            }
+        }, LOOK);
     }
 
     /** Gives up what a link held. */
@@ -273,10 +313,15 @@ final class Mesh implements AutoCloseable {
 
     /** Another process has ended. */
     void ended(Identity process) {
+        gone(process, "its process has ended");
+    }
+
+    /** Another process is gone for good. */
+    void gone(Identity process, String why) {
         channels.ended(process);
         MeshLink link = links.remove(process);
         if (link != null) {
-            lose(link, "its process has ended");
+            lose(link, why);
         }
     }
 
@@ -292,9 +337,26 @@ final class Mesh implements AutoCloseable {
         return isClosed;
     }
 
+    private static ScheduledExecutorService workers(String name) {
+        return Executors.newScheduledThreadPool(4, work -> {
+            Thread thread = new Thread(work, name);
+            thread.setDaemon(true);
+            return thread;
+        });
+    }
+
     void later(Runnable work, long millis) {
+        later(worker, work, millis);
+    }
+
+    /** The same of work that asks the node. */
+    void askLater(Runnable work, long millis) {
+        later(asker, work, millis);
+    }
+
+    private static void later(ScheduledExecutorService workers, Runnable work, long millis) {
         try {
-            worker.schedule(() -> {
+            workers.schedule(() -> {
                 try {
                     work.run();
                 } catch (RuntimeException bug) {
@@ -324,5 +386,6 @@ final class Mesh implements AutoCloseable {
             notifyAll();
         }
         worker.shutdown();
+        asker.shutdown();
     }
 }

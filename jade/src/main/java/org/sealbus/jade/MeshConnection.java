@@ -26,6 +26,7 @@ final class MeshConnection implements AutoCloseable {
     private static final int OVERHEAD = 64;
     private final LinkedBlockingQueue<byte[]> out = new LinkedBlockingQueue<>();
     private final AtomicLong waiting = new AtomicLong();
+    private volatile long heard = System.nanoTime();
 
     MeshConnection(Socket socket, SSLSocket tls, Trust.Peer peer, boolean isClient) throws IOException {
         this.socket = socket;
@@ -45,6 +46,16 @@ final class MeshConnection implements AutoCloseable {
 
     InputStream in() {
         return in;
+    }
+
+    /** Notes that the peer has said something. */
+    void noteHeard() {
+        heard = System.nanoTime();
+    }
+
+    /** When the peer said something last, by {@link System#nanoTime()}. */
+    long heard() {
+        return heard;
     }
 
     /** Starts to write. */
@@ -102,5 +113,7 @@ final class MeshConnection implements AutoCloseable {
         } catch (IOException ignored) {
             // It is closed either way.
         }
+        // The thread that writes may wait for bytes.
+        end();
     }
 }

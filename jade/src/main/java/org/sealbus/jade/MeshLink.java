@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.security.GeneralSecurityException;
 import java.security.cert.CertificateException;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 
 /**
  * The link to one other process, over any number of connections: it greets the process on each, and hands on what comes. Its
@@ -15,6 +16,9 @@ final class MeshLink {
     /** Why a message comes back, beside the reasons for refusals. */
     static final int NOT_HERE = 1;
     static final int FIRST_REFUSAL = 2;
+    /** After this long a process that says nothing is asked whether it is there, and its connection ends, in nanoseconds. */
+    private static final long KEEP_ALIVE = TimeUnit.SECONDS.toNanos(10);
+    private static final long SILENCE = TimeUnit.SECONDS.toNanos(30);
     static final List<String> REFUSALS = List.of("forged-sender", "not-proved", "unknown-issuer", "revoked", "expired",
             "wrong-identity", "level-mismatch", "not-permitted", "too-large", "malformed", "over-limit",
             "not-sealed", "not-opened", "not-logged");
@@ -39,12 +43,18 @@ final class MeshLink {
         outward = new MeshOutward(mesh, this);
         inward = new MeshInward(mesh, this);
         toBus = new ToBus(mesh, this);
-        exchange = new Exchange(mesh, peer, toBus);
+        exchange = new Exchange(mesh, peer, toBus, log);
     }
 
     /** A breach of the protocol. The connection ends. */
-    static IllegalStateException broken(String rule) {
-        return new IllegalStateException(rule);
+    static final class Broken extends IllegalStateException {
+        private Broken(String rule) {
+            super(rule);
+        }
+    }
+
+    static Broken broken(String rule) {
+        return new Broken(rule);
     }
 
     MeshOutward outward() {
@@ -76,6 +86,12 @@ final class MeshLink {
 
     boolean hasWindow() {
         return session.hasWindow();
+    }
+
+    /** The number of an agent's messages to the other process that are on their way, and of its frames for channels. */
+    long letters(String agent) {
+        Route bus = outward.bus();
+        return session.letters(agent) + (bus == null ? 0 : bus.letters(agent));
     }
 
     /** The first frame of this process on a connection that it opens. */
@@ -149,6 +165,17 @@ final class MeshLink {
         if (connection != null) {
             connection.close();
             connection = null;
+        }
+    }
+
+    /** Time has passed. A cut between two machines ends no connection by itself. */
+    void look(long now) {
+        long silent = connection == null ? 0 : now - connection.heard();
+        if (silent > SILENCE) {
+            disconnected();
+            mesh.port.need(this, 0);
+        } else if (silent > KEEP_ALIVE) {
+            control(new Frame.Body().frame(Frame.PING));
         }
     }
 
@@ -283,11 +310,11 @@ final class MeshLink {
             // A proof is for others, as SIGN is.
             case Frame.PONG, Frame.DELEGATE -> {}
             case Frame.GOODBYE -> {
-                boolean isShutDown = body.get(body.position()) == 0;
-                String why = Frame.goodbye(body);
+                boolean isShutDown = body.get() == 0;
+                String why = Frame.text(body);
                 disconnected();
                 if (isShutDown) {
-                    mesh.lose(this, "its process has ended: " + why);
+                    mesh.gone(peer, "its process has ended: " + why);
                 } else {
                     mesh.port.need(this, 0);
                 }

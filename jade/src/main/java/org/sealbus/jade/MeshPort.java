@@ -117,6 +117,13 @@ final class MeshPort implements AutoCloseable {
         return peer;
     }
 
+    /** Where a process is reached: a proved one does not choose the machine to which this one connects. */
+    private static String address(Trust.Peer peer, String claimed) {
+        String host = peer.address();
+        int colon = claimed.lastIndexOf(':');
+        return host == null || colon < 0 ? claimed : (host.contains(":") ? "[" + host + "]" : host) + claimed.substring(colon);
+    }
+
     private void serve(Socket socket, Runnable known) {
         try {
             SSLSocket tls = Tls.accept(socket, mesh.membership.process().credential(), chain -> process(chain, null),
@@ -132,7 +139,7 @@ final class MeshPort implements AutoCloseable {
             known.run();
             MeshLink link;
             synchronized (mesh) {
-                link = mesh.link(peer, hello.address());
+                link = mesh.link(peer, address(connection.peer(), hello.address()));
                 if (mesh.isClosed() || !link.accept(hello, connection)) {
                     return;
                 }
@@ -149,6 +156,7 @@ final class MeshPort implements AutoCloseable {
         try {
             while (true) {
                 Frame frame = Frame.read(connection.in(), Frame.LONGEST_BODY);
+                connection.noteHeard();
                 boolean isLast = connection.in().available() == 0;
                 synchronized (mesh) {
                     if (!link.isConnectedBy(connection)) {
@@ -163,18 +171,22 @@ final class MeshPort implements AutoCloseable {
         } finally {
             connection.close();
         }
+        boolean isOfPeer = why instanceof IOException || why instanceof MeshLink.Broken;
         synchronized (mesh) {
             if (link.isConnectedBy(connection)) {
                 link.disconnected();
-                if (why instanceof Error) {
+                if (isOfPeer) {
+                    need(link, 0);
+                } else {
                     // Nobody knows how much of a frame was taken, so the session cannot go on.
                     mesh.lose(link, "this container failed: " + why);
-                } else {
-                    need(link, 0);
                 }
             }
+            if (why instanceof MeshLink.Broken) {
+                link.log.warn("{0} breaks a rule, and its connection ends: {1}", link.peer, why.getMessage());
+            }
         }
-        Mesh.LOG.log(why instanceof IOException ? Level.FINE : Level.WARNING, "the connection to " + link.peer + " ended", why);
+        Mesh.LOG.log(isOfPeer ? Level.FINE : Level.WARNING, "the connection to " + link.peer + " ended", why);
     }
 
     private static void close(Socket socket) {

@@ -119,6 +119,11 @@ final class MeshSession {
         return !kept.isEmpty();
     }
 
+    /** The number of an agent's messages that are not acknowledged. */
+    long letters(String agent) {
+        return kept.stream().map(Counted::letter).filter(letter -> letter != null && agent.equals(letter.sender())).count();
+    }
+
     boolean hasWindow() {
         return keptBytes < WINDOW;
     }

@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
@@ -51,13 +52,27 @@ final class Post implements AutoCloseable {
 
     private record Outcome(String agent, long number, Object what) {}
 
+    /** A letter that its agent has not read, since the hand-over of this number. */
+    private record Unread(long handOver) {
+        /** The node recognises by the number a report that comes twice. */
+        Object left() {
+            return Map.of(LEFT, handOver);
+        }
+    }
+
+    /** Nothing is reported after it. */
+    private static final Outcome LAST = new Outcome("", 0, ARRIVED);
+    /** How long closing waits until the node knows what agents have read, in seconds. */
+    private static final long LAST_REPORTS = 5;
+
     private final Membership membership;
     private final Agents agents;
     private final long origin = System.currentTimeMillis() / 1000 << 32 | Integer.toUnsignedLong(new SecureRandom().nextInt());
     private final Map<String, Long> sequences = new HashMap<>();
-    /** The outcomes of letters here, by agent and number; {@link #ARRIVED} while they are unread. */
+    /** The outcomes of letters here, by agent and number; {@link Unread} while they are unread. */
     private final Map<String, Map<Long, Object>> letters = new HashMap<>();
     private final LinkedBlockingQueue<Outcome> reports = new LinkedBlockingQueue<>();
+    private final CountDownLatch reported = new CountDownLatch(1);
     private volatile boolean isClosed;
 
     Post(Membership membership, Agents agents) {
@@ -124,13 +139,14 @@ final class Post implements AutoCloseable {
     }
 
     private Object take(String agent, long number, Object letter) {
+        Unread unread = new Unread((Long) Json.member(letter, "hand_over"));
         if (!agents.isPresent(agent)) {
-            return LEFT;
+            return unread.left();
         }
         synchronized (letters) {
-            Object known = letters.computeIfAbsent(agent, any -> new HashMap<>()).putIfAbsent(number, ARRIVED);
+            Object known = letters.computeIfAbsent(agent, any -> new HashMap<>()).putIfAbsent(number, unread);
             if (known != null) {
-                return known;
+                return known instanceof Unread ? ARRIVED : known;
             }
         }
         Object outcome = ARRIVED;
@@ -148,7 +164,7 @@ final class Post implements AutoCloseable {
             outcome = EXPIRED;
         }
         settle(agent, number, outcome);
-        return outcome;
+        return outcome.equals(LEFT) ? unread.left() : outcome;
     }
 
     private Object open(String agent, long number, Object letter) throws BitEfficient.Malformed, Mesh.Refused {
@@ -186,9 +202,9 @@ final class Post implements AutoCloseable {
             if (known != null) {
                 if (outcome.equals(LEFT)) {
                     known.remove(number);
-                } else {
+                } else if (!outcome.equals(ARRIVED)) {
                     // An agent may have read it meanwhile.
-                    known.computeIfPresent(number, (any, now) -> now.equals(ARRIVED) ? outcome : now);
+                    known.computeIfPresent(number, (any, now) -> now instanceof Unread ? outcome : now);
                 }
             }
         }
@@ -203,7 +219,7 @@ final class Post implements AutoCloseable {
         long letter = Long.parseLong(number);
         synchronized (letters) {
             Map<Long, Object> known = letters.get(agent);
-            if (known == null || !ARRIVED.equals(known.get(letter))) {
+            if (known == null || !(known.get(letter) instanceof Unread)) {
                 return;
             }
             known.put(letter, TAKEN);
@@ -213,26 +229,28 @@ final class Post implements AutoCloseable {
 
     /** An agent is gone. Its unread messages wait on the node. */
     void left(String agent) {
-        List<Long> unread = new ArrayList<>();
+        Map<Long, Unread> unread = new HashMap<>();
         synchronized (letters) {
             Map<Long, Object> known = letters.getOrDefault(agent, new HashMap<>());
             known.forEach((number, outcome) -> {
-                if (outcome.equals(ARRIVED)) {
-                    unread.add(number);
+                if (outcome instanceof Unread letter) {
+                    unread.put(number, letter);
                 }
             });
-            unread.forEach(known::remove);
+            unread.keySet().forEach(known::remove);
         }
-        unread.forEach(number -> reports.add(new Outcome(agent, number, LEFT)));
+        unread.forEach((number, letter) -> reports.add(new Outcome(agent, number, letter.left())));
     }
 
     // ---- reports ----
 
     private void report() {
         try {
-            while (!isClosed) {
+            boolean isLast = false;
+            while (!isLast) {
                 List<Outcome> batch = new ArrayList<>(List.of(reports.take()));
                 reports.drainTo(batch, MOST_REPORTED - 1);
+                isLast = batch.remove(LAST);
                 Map<String, List<Object>> byAgent = new LinkedHashMap<>();
                 batch.forEach(outcome -> byAgent.computeIfAbsent(outcome.agent(), any -> new ArrayList<>())
                         .add(List.of(outcome.number(), outcome.what())));
@@ -242,6 +260,7 @@ final class Post implements AutoCloseable {
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         }
+        reported.countDown();
     }
 
     private void report(String agent, List<Object> outcomes) {
@@ -250,7 +269,7 @@ final class Post implements AutoCloseable {
                 membership.ask(Map.of("ask", "letters", "agent", agent, "outcomes", outcomes));
                 return;
             } catch (IOException failed) {
-                if (failed instanceof Attachment.Refused refused && !refused.isPassing()) {
+                if (!Membership.mayPass(failed)) {
                     LOG.log(Level.WARNING, "the node did not take note of what became of kept messages", failed);
                     return;
                 }
@@ -276,6 +295,14 @@ final class Post implements AutoCloseable {
 
     @Override
     public void close() {
+        reports.add(LAST);
+        try {
+            if (!reported.await(LAST_REPORTS, TimeUnit.SECONDS)) {
+                LOG.warning("the node does not know yet what agents have read of the messages that it keeps: some may come again");
+            }
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
         isClosed = true;
     }
 }

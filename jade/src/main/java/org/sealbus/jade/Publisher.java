@@ -138,9 +138,14 @@ final class Publisher {
             }
             checkMay(agent, channel);
         }
-        if (body.length > Mesh.LARGEST_MESSAGE - MOST_HEAD) {
-            throw new SealbusHelper.NotPublished("a message of " + body.length + " bytes; at most "
-                    + (Mesh.LARGEST_MESSAGE - MOST_HEAD) + " are sent");
+        checkLength(body);
+    }
+
+    /** Checks that a message fits into a frame that other processes take. */
+    void checkLength(byte[] body) throws SealbusHelper.NotPublished {
+        int most = Math.max(mesh.largest - MOST_HEAD, mesh.largest / 2);
+        if (body.length > most) {
+            throw new SealbusHelper.NotPublished("a message of " + body.length + " bytes; at most " + most + " are sent");
         }
     }
 

@@ -101,8 +101,7 @@ final class Questions {
     /** A subscription of another process answers. */
     void answered(Exchange exchange, Trust.Peer author, Head head, int subscription, byte[] body) {
         if (author == null || !mesh.may(author.identity().name(), "answer", head.channel())) {
-            Mesh.LOG.log(Level.WARNING, "an answer on {0} is refused: the policy does not allow it, or nobody has proved it",
-                    head.channel());
+            exchange.log.warn("an answer on {0} is refused: the policy does not allow it, or nobody has proved it", head.channel());
             declined(exchange, subscription, head.question());
             return;
         }
@@ -152,6 +151,10 @@ final class Questions {
 
     /** An agent here gets a question. Returns the question's id; null if agents here leave too many unanswered. */
     String open(ChannelSubscription subscription, Asker asker) {
+        if (open.size() >= MOST) {
+            // Where agents publish nothing, nobody looks for those that are over.
+            tick();
+        }
         if (open.size() >= MOST) {
             return null;
         }

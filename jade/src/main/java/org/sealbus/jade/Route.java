@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.stream.Stream;
 
 /** The way to one agent of the platform, or to the bus of one process: its messages in order. The mesh guards it. */
 final class Route {
@@ -114,6 +115,11 @@ final class Route {
         queued = 0;
     }
 
+    /** The number of an agent's messages that have not gone, or have come back. */
+    long letters(String agent) {
+        return Stream.concat(waiting.stream(), returned.stream()).filter(letter -> agent.equals(letter.sender())).count();
+    }
+
     /** Begins to look for the receiver again. Messages that came back go first. */
     void lookAgain() {
         while (!returned.isEmpty()) {
@@ -126,6 +132,8 @@ final class Route {
         limit = 0;
         sent = 0;
         memory = new Memory(receiver);
+        // The rest of a message in pieces does not come over another link.
+        piece.clear();
         proved = null;
     }
 }

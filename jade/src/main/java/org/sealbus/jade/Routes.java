@@ -25,9 +25,8 @@ final class Routes {
     /** Sends a message, which the rules allow. Waits while too much waits for the receiver. */
     void send(Letter letter) throws IOException, InterruptedException {
         synchronized (mesh) {
-            if (letter.payload().length > Mesh.LARGEST_MESSAGE) {
-                throw new IOException("a message of " + letter.payload().length + " bytes; at most " + Mesh.LARGEST_MESSAGE
-                        + " are sent");
+            if (letter.payload().length > mesh.largest) {
+                throw new IOException("a message of " + letter.payload().length + " bytes; at most " + mesh.largest + " are sent");
             }
             long end = System.nanoTime() + PATIENCE;
             while (true) {
@@ -53,7 +52,7 @@ final class Routes {
     void pump(Route route) {
         if (route.state == Route.State.LOOKING && !route.waiting.isEmpty() && !route.isAsked) {
             route.isAsked = true;
-            mesh.later(() -> lookUp(route), 0);
+            mesh.askLater(() -> lookUp(route), 0);
         }
         if (route.state == Route.State.OPEN) {
             while (!route.waiting.isEmpty() && route.sent < route.limit && route.link.hasWindow()) {
@@ -111,7 +110,7 @@ final class Routes {
         // The platform may know a new place by then.
         route.deniedBy = now - route.missedSince > PATIENCE / 10 ? null : route.deniedBy;
         route.isAsked = true;
-        mesh.later(() -> lookUp(route), PAUSE);
+        mesh.askLater(() -> lookUp(route), PAUSE);
     }
 
     private void fail(Route route, String why) {
@@ -142,10 +141,12 @@ final class Routes {
 
     /** The session of a link was given up. Its routes are looked for again. */
     void lost(MeshLink link) {
-        for (Route route : over(link)) {
-            route.lookAgain();
-            pump(route);
-        }
+        over(link).forEach(this::closed);
+    }
+
+    /** The number of an agent's messages that have not gone. */
+    long letters(String agent) {
+        return routes.values().stream().mapToLong(route -> route.letters(agent)).sum();
     }
 
     /** A process could not be reached for too long. Messages that wait for its agents come back. */

@@ -278,11 +278,12 @@ public final class SealbusHelper implements ServiceHelper {
      * Answers a question that this agent got by a channel, once.
      *
      * @return false if nobody waits for the answer any more
-     * @throws NotPublished if the agent may not answer there
+     * @throws NotPublished if the agent may not answer there, or the answer is too long
      */
     public boolean reply(ACLMessage question, ACLMessage answer) throws NotPublished {
         byte[] body = sign(answer);
         Mesh mesh = service.mesh();
+        mesh.channels.publisher.checkLength(body);
         synchronized (mesh) {
             Questions.Asker asker = mesh.channels.questions.take(agent.getLocalName(), question.getUserDefinedParameter(QUESTION));
             if (asker == null) {

@@ -230,19 +230,38 @@ public final class SealbusICP implements ICP {
     }
 
     private void giveBack(String key, Link link) {
-        Deque<Link> waiting = idle.computeIfAbsent(key, any -> new ConcurrentLinkedDeque<>());
-        if (waiting.size() < MOST_IDLE) {
-            waiting.addFirst(link);
-        } else {
-            forget(link);
+        idle.compute(key, (any, present) -> {
+            Deque<Link> waiting = present == null ? new ConcurrentLinkedDeque<>() : present;
+            if (waiting.size() < MOST_IDLE) {
+                waiting.addFirst(link);
+            } else {
+                forget(link);
+            }
+            return waiting;
+        });
+        idle.keySet().forEach(other -> idle.computeIfPresent(other, (any, waiting) -> forgetOld(waiting) ? null : waiting));
+    }
+
+    /** Ends connections that are not used again: their containers may be gone for good. Returns whether none is left. */
+    private boolean forgetOld(Deque<Link> waiting) {
+        // The one that was used last is the first.
+        for (Link last = waiting.peekLast(); last != null && isOld(last); last = waiting.peekLast()) {
+            if (waiting.removeLastOccurrence(last)) {
+                forget(last);
+            }
         }
+        return waiting.isEmpty();
+    }
+
+    private static boolean isOld(Link link) {
+        return System.nanoTime() - link.used() >= IDLE;
     }
 
     /** Whether a connection may carry another command: both ends would show the same certificates again. */
     private boolean isFresh(Link link) {
         try {
             containers.check(link.peer());
-            return System.nanoTime() - link.used() < IDLE && link.credential() == membership.credential();
+            return !isOld(link) && link.credential() == membership.credential();
         } catch (CertificateException over) {
             return false;
         }
@@ -331,11 +350,7 @@ public final class SealbusICP implements ICP {
         public void revoked(String agent, String why) {
             LOG.log(Level.WARNING, "{0} has no name on Sealbus any more: {1}", new Object[] {agent, why});
             tell(() -> service.revoked(agent));
-            try {
-                membership.reportEnded(agent);
-            } catch (IOException unheard) {
-                LOG.log(Level.FINE, "the node did not hear that " + agent + " has ended", unheard);
-            }
+            membership.reportEnded(agent);
         }
 
         @Override

@@ -13,8 +13,6 @@ import jade.core.event.NotificationSlice;
 import jade.core.management.AgentManagementSlice;
 import jade.core.messaging.GenericMessage;
 import jade.core.messaging.MessagingSlice;
-import jade.core.mobility.AgentMobilityHelper;
-import jade.domain.FIPANames;
 import jade.lang.acl.ACLMessage;
 import java.io.IOException;
 import java.security.GeneralSecurityException;
@@ -45,9 +43,6 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     private static final Logger LOG = Logger.getLogger("org.sealbus.jade");
     private static final String GATEWAY = "gateway";
     private static final String AMS = "ams";
-    /** Parameters that this service alone writes. */
-    private static final List<String> FACTS = List.of(PROVENANCE, Post.NUMBER, Post.AGAIN,
-            SealbusHelper.CHANNEL, SealbusHelper.EVENT, SealbusHelper.TASK, SealbusHelper.QUESTION);
     static final String NAME = "org.sealbus.jade.Sealbus";
     /** Messages that an agent may leave unread before its senders wait. */
     private static final int MOST_UNREAD = 1000;
@@ -61,6 +56,11 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     private volatile Directory directory;
     /** Agents here that have no name on Sealbus as long as they are here: it was revoked, or the platform gave none. */
     private final Set<String> refused = ConcurrentHashMap.newKeySet();
+    /** Agents here that have no name yet, because the node was away. */
+    private final Set<String> late = ConcurrentHashMap.newKeySet();
+    private final Filter outgoing = new Outgoing();
+    private final Filter incoming = new Facts();
+    private Parting parting;
     private String platform;
     private String jade;
     private Mesh mesh;
@@ -82,6 +82,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
             throw new ProfileException("agents of JADE are agents of Sealbus only with -icps " + SealbusICP.class.getName());
         }
         this.container = container;
+        parting = new Parting(container);
         membership = icp.membership();
         names = Set.copyOf(membership.agents());
         platform = membership.trust().platform();
@@ -163,21 +164,8 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
 
     @Override
     public Filter getCommandFilter(boolean direction) {
-        return direction == Filter.OUTGOING ? new Outgoing() : new Incoming();
-    }
-
-    /** Sees what agents of JADE send to those of this container. Only this service says what it knows of a message. */
-    private static final class Incoming extends Filter {
-        @Override
-        protected boolean accept(VerticalCommand command) {
-            if (command.getName().equals(MessagingSlice.SEND_MESSAGE)) {
-                ACLMessage message = ((GenericMessage) command.getParam(1)).getACLMessage();
-                if (message != null) {
-                    FACTS.forEach(message::removeUserDefinedParameter);
-                }
-            }
-            return true;
-        }
+        // JADE removes the filters that it gets from here when the container ends, and ends in the midst if it has others.
+        return direction == Filter.OUTGOING ? outgoing : incoming;
     }
 
     /** Sees what agents of this container send and read, and that they begin, end and move away. */
@@ -201,6 +189,8 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
                 if (event != null) {
                     mesh.channels.read(((AID) command.getParam(1)).getLocalName(), event);
                 }
+            } else if (Parting.isBy(command)) {
+                parts((AID) command.getParam(0), command.getName().equals(AgentManagementSlice.INFORM_KILLED));
             }
             return true;
         }
@@ -210,9 +200,9 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
             boolean isBirth = command.getName().equals(AgentManagementSlice.INFORM_CREATED);
             if (isBirth && !(command.getReturnValue() instanceof Throwable)) {
                 began(((AID) command.getParam(0)).getLocalName());
-            } else if (command.getName().equals(AgentManagementSlice.INFORM_KILLED)
-                    || command.getName().equals(AgentMobilityHelper.INFORM_MOVED)) {
+            } else if (Parting.isBy(command)) {
                 AID agent = (AID) command.getParam(0);
+                parting.end(agent.getLocalName());
                 if (!container.isLocalAgent(agent)) {
                     ended(agent.getLocalName());
                 }
@@ -224,7 +214,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     void lookForArrivals() {
         for (String agent : names) {
             boolean isHere = container.isLocalAgent(new AID(agent + "@" + jade, AID.ISGUID));
-            if (isHere && !refused.contains(agent)) {
+            if (isHere && !refused.contains(agent) && !parting.has(agent)) {
                 began(agent);
             } else if (!isHere) {
                 ended(agent);
@@ -245,14 +235,18 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
             mesh.arrived(agent);
             // To processes that it wrote to before, the agent shows the new certificate.
             mesh.renewed(agent);
+            late.remove(agent);
             membership.reportActive(agent);
             LOG.log(Level.INFO, "{0} is {0}@{1}", new Object[] {agent, platform});
             if (directory != null) {
                 directory.began(agent);
             }
         } catch (IOException | GeneralSecurityException why) {
-            LOG.log(Level.WARNING, agent + " gets no certificate: " + why.getMessage(), why);
-            refused.add(agent);
+            boolean mayPass = why instanceof IOException failed && Membership.mayPass(failed);
+            // The directory looks for a late one again.
+            if (mayPass ? late.add(agent) : refused.add(agent)) {
+                LOG.log(Level.WARNING, agent + " gets no certificate" + (mayPass ? " yet: " : ": ") + why.getMessage(), why);
+            }
         }
     }
 
@@ -268,19 +262,46 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
         post.left(agent);
     }
 
+    /** JADE ends an agent here, or begins to move or to copy it. */
+    private void parts(AID agent, boolean isEnd) {
+        String local = agent.getLocalName();
+        if (!names.contains(local)) {
+            return;
+        }
+        synchronized (mesh) {
+            // No message is just being given to it. The mesh waits for no agent that JADE holds.
+            parting.begin(local);
+        }
+        if (isEnd) {
+            if (mesh.isPresent(local) && !isContainer(local)) {
+                returnUnread(agent);
+            }
+            ended(local);
+        }
+    }
+
+    /** An agent ends. The authors of messages that it has not read hear that from itself. */
+    private void returnUnread(AID agent) {
+        for (ACLMessage message : parting.unread(agent)) {
+            AID author = new AID(outside(claimed(message)), AID.ISGUID);
+            if (!author.getName().equals(AMS + "@" + platform)) {
+                send(agent, Failure.of(message, agent, author, outside(agent.getName()), "it has ended and did not read it"), author);
+            }
+        }
+    }
+
     private synchronized void ended(String agent) {
         refused.remove(agent);
+        late.remove(agent);
         if (mesh.isPresent(agent)) {
             mesh.left(agent);
             post.left(agent);
             if (isContainer(agent)) {
                 return;
             }
-            try {
-                membership.reportEnded(agent);
-            } catch (IOException unheard) {
-                LOG.log(Level.FINE, "the node did not hear that " + agent + " has ended", unheard);
-            }
+            // Without its certificate nobody would believe what it has sent.
+            mesh.settle(agent);
+            membership.reportEnded(agent);
         }
     }
 
@@ -310,13 +331,16 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
                         + ": the ticket of its container must name it";
             } else {
                 byte[] bytes = write(message);
-                if (mesh.isPresent(mesh.local(receiver.getName()))) {
-                    deliver(mesh.local(receiver.getName()), outside(sender.getName()), bytes);
-                } else {
+                String local = mesh.local(receiver.getName());
+                if (!mesh.isPresent(local)) {
                     checkPermitted(outside(sender.getName()), receiver.getName(), askers(message));
                     mesh.routes.send(new Letter(sender.getLocalName(), receiver.getName(), bytes));
+                    return;
                 }
-                return;
+                if (deliver(local, outside(sender.getName()), bytes)) {
+                    return;
+                }
+                why = "it has just ended, or is moving";
             }
         } catch (IOException | IllegalArgumentException | BitEfficient.Malformed | Mesh.Refused refused) {
             why = refused.getMessage();
@@ -329,23 +353,21 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
 
     /** Tells an agent here that its message did not arrive. */
     private void failed(AID sender, ACLMessage message, String receiver, String why) {
-        if (message.getPerformative() == ACLMessage.FAILURE) {
+        // Such notices never answer each other.
+        if (message.getPerformative() == ACLMessage.FAILURE && sender.equals(container.getAMS())) {
             return;
         }
-        ACLMessage failure = message.createReply();
-        failure.clearAllReceiver();
-        failure.addReceiver(sender);
-        failure.setSender(container.getAMS());
-        failure.setPerformative(ACLMessage.FAILURE);
-        failure.setLanguage(FIPANames.ContentLanguage.FIPA_SL);
-        failure.setOntology("FIPA-Agent-Management");
-        failure.setContent("((action " + sender + " (ACLMessage)) (internal-error \""
-                + (receiver + ": " + why).replace("\"", "\\\"") + "\"))");
-        hand(failure, sender);
+        if (!hand(Failure.of(message, container.getAMS(), sender, receiver, why), sender)) {
+            LOG.log(Level.WARNING, "{0} has left, and its message to {1} did not arrive: {2}",
+                    new Object[] {sender.getName(), receiver, why});
+        }
     }
 
     @Override
     public boolean deliver(String agent, String sender, byte[] bytes) throws BitEfficient.Malformed, Mesh.Refused {
+        if (parting.has(agent)) {
+            return false;
+        }
         ACLMessage message = BitEfficient.read(bytes, this::inside);
         String claimed = claimed(message);
         boolean isRelayed = sender.equals(GATEWAY + "@" + platform) && isOfOthers(claimed);
@@ -372,7 +394,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     @Override
     public boolean deliver(String agent, String sender, byte[] bytes, Map<String, String> facts)
             throws BitEfficient.Malformed, Mesh.Refused {
-        return hand(open(sender, bytes, facts), new AID(agent + "@" + jade, AID.ISGUID));
+        return !parting.has(agent) && hand(open(sender, bytes, facts), new AID(agent + "@" + jade, AID.ISGUID));
     }
 
     @Override
@@ -399,7 +421,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
 
     private ACLMessage withFacts(String sender, ACLMessage message, Map<String, String> facts) {
         // A sender cannot write these parameters itself.
-        FACTS.forEach(message::removeUserDefinedParameter);
+        Facts.remove(message);
         message.addUserDefinedParameter(PROVENANCE, sender == null ? FOREIGN : PROVED);
         facts.forEach(message::addUserDefinedParameter);
         return message;
@@ -428,11 +450,14 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     private boolean hand(ACLMessage message, AID receiver) {
         String answers = message.getInReplyTo();
         boolean isErrand = answers != null && answers.startsWith(errand);
-        return container.postMessageToLocalAgent(message, isErrand ? directory.getAID() : receiver);
+        return parting.give(message, isErrand ? directory.getAID() : receiver);
     }
 
     @Override
     public boolean hasRoom(String agent) {
+        if (parting.has(agent)) {
+            return false;
+        }
         AID name = new AID(agent + "@" + jade, AID.ISGUID);
         Agent local = container.acquireLocalAgent(name);
         if (local == null) {
@@ -447,6 +472,10 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
 
     @Override
     public void undelivered(Letter letter, String why) {
+        if (parting.has(letter.sender())) {
+            mesh.laterGuarded(() -> undelivered(letter, why), Parting.PAUSE);
+            return;
+        }
         try {
             AID sender = new AID(letter.sender() + "@" + jade, AID.ISGUID);
             failed(sender, BitEfficient.read(letter.payload(), this::inside), letter.receiver(), why);

@@ -35,6 +35,8 @@ final class Trust {
     private static final String CLIENT = "1.3.6.1.5.5.7.3.2";
     private static final String SERVER = "1.3.6.1.5.5.7.3.1";
     private static final String ML_DSA_65 = "2.16.840.1.101.3.4.3.18";
+    /** The kind of name that is an IP address (RFC 5280 section 4.2.1.6). */
+    private static final Integer ADDRESS_NAME = 7;
 
     private final String platform;
     private final List<X509Certificate> roots;
@@ -55,8 +57,10 @@ final class Trust {
      * @param notBefore the first second at which it and those above it are valid
      * @param start     the first second of the certificate itself
      * @param notAfter  the last second at which it and those above it are valid
+     * @param address   the IP address that it names; null if it names none
      */
-    record Peer(Identity identity, String serial, List<String> issuers, long notBefore, long start, long notAfter) {}
+    record Peer(Identity identity, String serial, List<String> issuers, long notBefore, long start, long notAfter,
+            String address) {}
 
     /** Changes do not fit the deny list held here: the whole list is needed. */
     static final class NeedsWholeList extends GeneralSecurityException {
@@ -114,7 +118,7 @@ final class Trust {
             throw new CertificateException(why + refused.getMessage(), refused);
         }
         List<String> issuers = chain.stream().skip(1).map(Trust::serial).toList();
-        Peer peer = new Peer(Identity.of(leaf), serial(leaf), issuers, notBefore, start(leaf), notAfter);
+        Peer peer = new Peer(Identity.of(leaf), serial(leaf), issuers, notBefore, start(leaf), notAfter, address(leaf));
         check(peer);
         return peer;
     }
@@ -126,9 +130,23 @@ final class Trust {
             throw new CertificateException("the certificate of " + peer.identity() + " is not valid now; the clock here says "
                     + Instant.ofEpochSecond(now));
         }
-        if (anyList(list -> list.denies(peer.identity(), peer.serial(), peer.start()) || peer.issuers().stream().anyMatch(list::denies))) {
-            throw new CertificateException("the certificate of " + peer.identity() + " was revoked");
+        if (isRevoked(peer) || hasLostItsIssuer(peer)) {
+            throw new CertificateException(revoked(peer));
         }
+    }
+
+    /** Whether a certificate itself was revoked. */
+    boolean isRevoked(Peer peer) {
+        return anyList(list -> list.denies(peer.identity(), peer.serial(), peer.start()));
+    }
+
+    /** Whether a CA above a certificate was revoked. Nobody believes the certificate then, and another CA issues the next one. */
+    boolean hasLostItsIssuer(Peer peer) {
+        return anyList(list -> peer.issuers().stream().anyMatch(list::denies));
+    }
+
+    static String revoked(Peer peer) {
+        return "the certificate of " + peer.identity() + " was revoked";
     }
 
     /** Whether an operator has revoked an agent since a message of it was posted, in milliseconds since 1970. */
@@ -270,7 +288,7 @@ final class Trust {
         if (!signed) {
             throw new CertificateException("no root of " + platform + " has signed the certificate of " + identity);
         }
-        check(new Peer(identity, serial(authority), List.of(), start(authority), start(authority), end(authority)));
+        check(new Peer(identity, serial(authority), List.of(), start(authority), start(authority), end(authority), null));
     }
 
     private static boolean isEd25519(X509Certificate certificate) {
@@ -278,6 +296,11 @@ final class Trust {
         byte[] key = certificate.getPublicKey().getEncoded();
         byte[] prefix = {0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
         return key.length == 44 && Arrays.equals(key, 0, prefix.length, prefix, 0, prefix.length);
+    }
+
+    private static String address(X509Certificate certificate) throws CertificateException {
+        return certificate.getSubjectAlternativeNames().stream().filter(name -> ADDRESS_NAME.equals(name.get(0)))
+                .map(name -> (String) name.get(1)).findFirst().orElse(null);
     }
 
     private static String serial(X509Certificate certificate) {

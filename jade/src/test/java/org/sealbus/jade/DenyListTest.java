@@ -105,6 +105,26 @@ class DenyListTest {
         assertThrows(CertificateException.class, () -> trust.verify(after));
     }
 
+    @Test
+    void aCertificateWhoseCaWasRevokedIsNotRevokedItself() throws Exception {
+        try (Platform factory = new Platform(folder, "")) {
+            String denied = String.format("%032x", revoked(factory, "jade-revoked").get(0).getSerialNumber());
+            Told told = Told.by(factory);
+            Trust trust = told.trust();
+            trust.obey(told.list());
+            Identity agent = Identity.parse("spiffe://factory/agent/jade-other");
+            long now = System.currentTimeMillis() / 1000;
+            Trust.Peer itself = new Trust.Peer(agent, denied, List.of(), now, now, now + 60, null);
+            assertTrue(trust.isRevoked(itself));
+            assertFalse(trust.hasLostItsIssuer(itself));
+            // As if the number on the list were that of its CA.
+            Trust.Peer below = new Trust.Peer(agent, "0".repeat(32), List.of(denied), now, now, now + 60, null);
+            assertFalse(trust.isRevoked(below));
+            assertTrue(trust.hasLostItsIssuer(below));
+            assertThrows(CertificateException.class, () -> trust.check(below));
+        }
+    }
+
     private static void copy(Path from, Path to) throws IOException {
         Files.createDirectories(to.getParent());
         try (Stream<Path> files = Files.walk(from)) {

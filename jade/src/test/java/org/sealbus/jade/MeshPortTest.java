@@ -310,10 +310,12 @@ class MeshPortTest {
     @Test
     void noiseWithinASessionDoesNoHarm() throws Exception {
         Random random = new Random(1);
+        int begun = 0;
         try (Membership mallory = member("mallory")) {
             mallory.enlist();
             for (int round = 0; round < 60; round++) {
                 try (SSLSocket tls = wire.begun(mallory)) {
+                    begun++;
                     OutputStream out = tls.getOutputStream();
                     out.write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("pong@factory")));
                     for (int sequence = 1; sequence < 20; sequence++) {
@@ -332,6 +334,7 @@ class MeshPortTest {
                 }
             }
         }
+        assertTrue(begun > 0, main::output);
         assertFalse(main.output().contains("pong got"), main::output);
     }
 

@@ -21,7 +21,7 @@ class PlacesTest {
     private final List<ChannelSubscription> here = new ArrayList<>();
 
     private static Exchange process(int number) {
-        return new Exchange(null, Identity.parse("spiffe://factory/node/node-1/process/" + String.format("%032x", number)), null);
+        return new Exchange(null, Identity.parse("spiffe://factory/node/node-1/process/" + String.format("%032x", number)), null, null);
     }
 
     private static ChannelSubscription near(String agent, String pattern, SubscriptionOptions options) {

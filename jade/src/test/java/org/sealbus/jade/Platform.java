@@ -119,15 +119,29 @@ final class Platform implements AutoCloseable {
         return program(name, Map.of(), command.toArray(String[]::new));
     }
 
-    /** Kills the node. The program that runs the platform starts it again. */
-    void killNode() {
-        Program up = programs.get(0);
-        List<ProcessHandle> nodes = up.process().descendants()
+    /** The program that runs the platform, with its Master. */
+    Program up() {
+        return programs.get(0);
+    }
+
+    /** The processes of the node. */
+    List<ProcessHandle> node() {
+        List<ProcessHandle> nodes = up().process().descendants()
                 .filter(process -> process.info().commandLine().orElse("").contains(" node ")).toList();
         if (nodes.isEmpty()) {
-            throw new AssertionError("no node among " + up.process().descendants().map(ProcessHandle::info).toList());
+            throw new AssertionError("no node among " + up().process().descendants().map(ProcessHandle::info).toList());
         }
-        nodes.forEach(ProcessHandle::destroyForcibly);
+        return nodes;
+    }
+
+    /** Kills the node. The program that runs the platform starts it again. */
+    void killNode() {
+        node().forEach(ProcessHandle::destroyForcibly);
+    }
+
+    /** Stops a process ({@code STOP}), or lets it go on ({@code CONT}). */
+    static void signal(ProcessHandle process, String signal) throws IOException, InterruptedException {
+        new ProcessBuilder("kill", "-" + signal, String.valueOf(process.pid())).inheritIO().start().waitFor();
     }
 
     /** A fresh ticket for an agent, and for further agents of the same process. */
