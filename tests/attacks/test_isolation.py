@@ -26,6 +26,9 @@ OF_THE_USER = {
     "write to another service of the user by a pair",
 }
 
+#: Landlock limits what is opened, and not whose rights are changed.
+CHANGE_RIGHTS = "change the rights to the node's key"
+
 #: For each mode, the attacks that succeed. Without isolation, all attacks succeed that need no help of the machine.
 SUCCEED: dict[str, set[str]] = {
     "none": {
@@ -34,6 +37,7 @@ SUCCEED: dict[str, set[str]] = {
         "read the node's log",
         "read the victim's folder",
         "read past the root",
+        CHANGE_RIGHTS,
         "read the node's key by a hard link",
         "read the node's key by a symbolic link",
         "change its own program",
@@ -62,7 +66,7 @@ SUCCEED: dict[str, set[str]] = {
         "connect to a service in the folder of all",
         *OF_THE_USER,
     },
-    "landlock": set(),
+    "landlock": {CHANGE_RIGHTS},
     "namespace": OF_THE_USER,
     "uid": set(),
 }
@@ -77,6 +81,7 @@ REASONS: dict[str, set[str | None]] = {
     "read the node's log": HIDDEN,
     "read the victim's folder": HIDDEN,
     "read past the root": HIDDEN,
+    CHANGE_RIGHTS: HIDDEN,
     "read the node's key by a hard link": HIDDEN | ELSEWHERE,
     "read the node's key by a symbolic link": HIDDEN,
     "move a file of its own beside its program": ELSEWHERE,

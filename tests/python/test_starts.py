@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sealbus import AclMessage, Agent, Message, Platform, PlatformError, on
+from sealbus.testing import TestBed
 
 
 class Echo(Agent):
@@ -159,3 +160,61 @@ async def test_a_message_to_one_that_was_abandoned_comes_back(
             await start
     failure = await guest.receive(timeout=60)
     assert failure.performative == "failure" and failure.undelivered is not None
+
+
+async def test_one_whose_platform_is_left_meanwhile_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    platform = await Platform().open()
+    call = platform.pump.call
+    announcing, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(begin: Callable[..., None], *arguments: Any) -> Any:
+        match getattr(begin, "__name__", ""):
+            case "announce":
+                announcing.set()
+                await may_go_on.wait()
+            case "close":
+                # No agents were left to wait for.
+                may_go_on.set()
+                await asyncio.wait([start])
+        return await call(begin, *arguments)
+
+    monkeypatch.setattr(platform.pump, "call", hold)
+    late = Echo("late")
+    start = asyncio.create_task(platform.start(late))
+    async with asyncio.timeout(60):
+        await announcing.wait()
+        await platform.close()
+    with pytest.raises(PlatformError, match="this program leaves the platform"):
+        await start
+    assert (late.starts, late._life, platform._lives) == (0, None, {})
+
+
+async def test_one_that_is_to_leave_before_it_begins_has_no_more_time_than_others(
+    testbed: TestBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(Agent):
+        async def setup(self) -> None:
+            await self.clock.sleep(3600)
+
+    call = testbed.pump.call
+    announcing, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(begin: Callable[..., None], *arguments: Any) -> Any:
+        if getattr(begin, "__name__", "") == "announce":
+            announcing.set()
+            await may_go_on.wait()
+        return await call(begin, *arguments)
+
+    monkeypatch.setattr(testbed.pump, "call", hold)
+    slow = Slow("slow")
+    start = asyncio.create_task(testbed.start(slow))
+    async with asyncio.timeout(60):
+        await announcing.wait()
+        testbed.stop()
+        while not slow._living.is_stopping:
+            await asyncio.sleep(0.001)
+        may_go_on.set()
+        await start
+        before = testbed.clock.now()
+        await testbed.clock.run(testbed.wait())
+    assert testbed.clock.now() - before < 2

@@ -103,6 +103,10 @@ const OF_OTHERS: &[(i64, u8)] = &[
     (libc::SYS_move_pages, 0),
 ];
 
+/// Those of them that change all processes of a user, and the first argument that says so: `PRIO_USER`, `IOPRIO_WHO_USER`. To
+/// them, 0 names the caller's user.
+const OF_USERS: [(i64, u64); 2] = [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)];
+
 /// Flags of `clone` that make namespaces.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWNS,
@@ -193,6 +197,9 @@ fn rules(plan: &Plan) -> io::Result<Rules> {
         for (call, argument) in OF_OTHERS {
             refuse_if(*call, &[(*argument, Ne, 0)])?;
         }
+        for (call, all_of_a_user) in OF_USERS {
+            refuse_if(call, &[(0, Eq, all_of_a_user)])?;
+        }
     }
     if plan.mode == Isolation::Landlock {
         rules.extend(SHARED_BY_USER.iter().map(|call| (*call, Vec::new())));
@@ -261,5 +268,18 @@ mod tests {
         }
         let asked = rules_of(Isolation::Landlock, true);
         assert!(!asked.contains_key(&libc::SYS_socketpair));
+    }
+
+    #[test]
+    fn a_program_that_shares_its_user_changes_no_priority_of_all_that_the_user_runs() {
+        for (call, all_of_a_user) in [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)] {
+            let (equal, word) = (SeccompCmpOp::Eq, SeccompCmpArgLen::Dword);
+            let condition = SeccompCondition::new(0, word, equal, all_of_a_user).unwrap();
+            let rule = SeccompRule::new(vec![condition]).unwrap();
+            for mode in [Isolation::Landlock, Isolation::Namespace] {
+                assert!(rules_of(mode, false)[&call].contains(&rule), "{mode}");
+            }
+            assert!(!rules_of(Isolation::Uid, false).contains_key(&call));
+        }
     }
 }

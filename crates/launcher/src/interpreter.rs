@@ -8,6 +8,8 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+
 /// The files that belong to an interpreter, in the folder of its `bin`.
 const BESIDE_BIN: [&str; 8] = [
     "pyvenv.cfg",
@@ -79,7 +81,7 @@ fn beside(program: &Path, is_chosen: bool, writable: &[PathBuf]) -> Vec<PathBuf>
 /// The interpreter in the first line of a script.
 fn interpreter_of(path: &Path) -> Option<PathBuf> {
     let mut first = [0; 256];
-    let read = fs::File::open(path).ok()?.read(&mut first).ok()?;
+    let read = open(path)?.read(&mut first).ok()?;
     let line = first.get(..read)?.strip_prefix(b"#!")?;
     let line = std::str::from_utf8(line.split(|byte| *byte == b'\n').next()?).ok()?;
     line.split_whitespace().next().map(PathBuf::from)
@@ -115,13 +117,22 @@ fn linked_packages(library: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// The text of a file. The program may have put anything else in its place.
+/// The text of a file.
 fn read(path: &Path) -> Option<String> {
-    fs::metadata(path).ok().filter(|it| it.is_file())?;
     let mut text = String::new();
-    let file = fs::File::open(path).ok()?;
-    file.take(LONGEST_LIST).read_to_string(&mut text).ok()?;
+    open(path)?
+        .take(LONGEST_LIST)
+        .read_to_string(&mut text)
+        .ok()?;
     Some(text)
+}
+
+/// Opens a file for reading. The program may have put anything else in its place, such as a pipe to which nobody writes.
+fn open(path: &Path) -> Option<fs::File> {
+    fs::metadata(path).ok().filter(|it| it.is_file())?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    Some(opened.into())
 }
 
 #[cfg(test)]
@@ -170,6 +181,22 @@ mod tests {
         fs::write(&script, "#!/usr/bin/env python3\n").unwrap();
         let parts = parts_of(&script, &[]);
         assert!(parts.contains(&PathBuf::from("/usr/bin/env")));
+    }
+
+    /// The program made the pipe before it was started again.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pipe_in_the_place_of_a_script_holds_up_nobody() {
+        let place = tempfile::tempdir().unwrap();
+        let own = place.path().canonicalize().unwrap();
+        let script = own.join("agent");
+        let (pipe, mode) = (rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &script, pipe, mode, 0).unwrap();
+        let (found, parts) = std::sync::mpsc::channel();
+        let program = script.clone();
+        std::thread::spawn(move || found.send(parts_of(&program, &[own])));
+        let parts = parts.recv_timeout(std::time::Duration::from_secs(60));
+        assert_eq!(parts.unwrap(), [script]);
     }
 
     fn program(path: &Path, text: &str) {

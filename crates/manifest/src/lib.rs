@@ -28,6 +28,7 @@ mod signatures;
 mod store;
 mod tap;
 mod telemetry;
+mod text;
 mod values;
 mod witness;
 
@@ -344,6 +345,15 @@ impl AgentEntry {
             .into_iter()
             .flat_map(|(_, agents)| agents)
             .collect()
+    }
+
+    /// How many agents this entry asks for.
+    pub(crate) fn count(&self) -> u64 {
+        let of_each = match &self.agents {
+            ProcessAgents::Count(count) => u64::from(*count),
+            ProcessAgents::Named(names) => names.len() as u64,
+        };
+        u64::from(self.replicas) * of_each
     }
 
     fn agents_of(&self, process: &str, suffix: &str) -> Vec<String> {

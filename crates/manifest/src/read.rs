@@ -15,10 +15,13 @@ use super::isolation;
 use super::isolation::Isolation;
 use super::problem::{ManifestError, ManifestProblem, ReadError, kind};
 use super::program::{Program, ProgramProblem, locate};
+use super::text;
 use super::{AgentEntry, GatewayEntry, Manifest, PlatformEntry, ProcessAgents, RestartPolicy};
 
-/// Most processes of one `[[agent]]`, and most agents of one process.
+/// Most processes of one `[[agent]]`, most agents of one process, and most agents of all.
 const MOST: i64 = 1_000_000;
+/// Most mistakes that are told at once.
+const MOST_PROBLEMS: usize = 256;
 
 const PLATFORM_KEYS: &[&str] = &[
     "name",
@@ -53,7 +56,7 @@ impl Manifest {
     /// # Errors
     /// [`ReadError`]: the file cannot be read, or has mistakes.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ReadError::Unreadable {
+        let text = text::read(path).map_err(|error| ReadError::Unreadable {
             file: path.display().to_string(),
             error,
         })?;
@@ -105,6 +108,9 @@ impl<'t> Reader<'t> {
         message: impl Into<String>,
         help: Option<String>,
     ) {
+        if self.problems.len() >= MOST_PROBLEMS {
+            return;
+        }
         let line = 1 + self.text[..span.start.min(self.text.len())]
             .matches('\n')
             .count();
@@ -266,7 +272,7 @@ impl<'t> Reader<'t> {
         };
         // The platform's own agents.
         let mut taken = BTreeSet::from([sealbus_bus::GATEWAY.to_owned()]);
-        let mut agents = Vec::new();
+        let (mut agents, mut count) = (Vec::new(), 0);
         for entry in entries.iter() {
             let Some(table) = self.table(entry, "agent") else {
                 continue;
@@ -274,6 +280,13 @@ impl<'t> Reader<'t> {
             let Some(agent) = self.agent(table, entry.span(), floor) else {
                 continue;
             };
+            count += agent.count();
+            if count > MOST.unsigned_abs() {
+                let message = format!("the manifest has more than {MOST} agents");
+                let help = "lower `replicas` or `agents`".to_owned();
+                self.problem(entry.span(), message, Some(help));
+                break;
+            }
             let clash = agent
                 .local_names()
                 .into_iter()

@@ -25,6 +25,7 @@ use super::rest::{AtRest, Drain, Ready, Rest};
 use super::{ProcessEnd, Shared};
 use sealbus_control::attachment::ask;
 use sealbus_control::clock::now;
+use sealbus_control::names::AMS;
 use sealbus_control::{Blob, FrozenAgent, WaitingMessage, WaitingProvenance};
 
 /// How long all agents may take to come to rest.
@@ -383,7 +384,19 @@ impl Shared {
                 Provenance::Foreign(Arc::new(origin))
             }
             WaitingProvenance::Claimed => Provenance::Claimed,
-            WaitingProvenance::Platform => Provenance::Platform,
+            WaitingProvenance::Platform => {
+                let ams = format!("{AMS}@{}", self.platform);
+                match message.message().sender() {
+                    Some(sender) if sender.name() == ams => Provenance::Platform,
+                    sender => {
+                        let sender = sender.map(|it| it.name().to_owned());
+                        return Err(Unreadable::NotProved {
+                            sender: sender.unwrap_or_default(),
+                            why: "the platform writes in the name of its AMS alone".to_owned(),
+                        });
+                    }
+                }
+            }
         };
         Ok(ReceivedMessage::encoded(message, provenance))
     }

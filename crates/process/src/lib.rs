@@ -55,6 +55,7 @@ use sealbus_channels::{Channels, UndeliveredEvents};
 use sealbus_fipa::{Aid, AidError};
 use sealbus_seal::{Identity, PlatformName, SecurityLevel, Timestamp, Trust};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 
 use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::{Host, Membership};
@@ -100,6 +101,8 @@ struct Shared {
     own: Mutex<Option<(Identity, CertificateStanding)>>,
     /// Agents placed here that have not been opened yet.
     awaited: Mutex<HashSet<String>>,
+    /// Starts of agents that nobody waits for any more, by their local names. They go on until the agent has left.
+    given_up: Mutex<HashMap<String, JoinHandle<()>>>,
     /// Agents that moved here and have not been opened yet.
     inherited: Mutex<HashMap<String, FrozenAgent>>,
     /// Agents at rest that have handed over their state.

@@ -126,6 +126,7 @@ impl Process {
             agents: Mutex::new(agents),
             own: Mutex::new(own),
             awaited: Mutex::new(membership.agents.iter().cloned().collect()),
+            given_up: Mutex::default(),
             inherited: Mutex::new(
                 inherited
                     .into_iter()

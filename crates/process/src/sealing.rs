@@ -5,6 +5,7 @@ mod memberships;
 mod moving;
 mod owned;
 mod publishing;
+mod waits;
 
 use std::collections::HashMap;
 use std::fs;
@@ -37,10 +38,11 @@ use sealbus_control::attachment::ask;
 use sealbus_control::host::Host;
 use sealbus_control::names::SYSTEM_AGENTS;
 use sealbus_control::{AgentLocation, Fault, FaultCode};
+use waits::Waits;
 
 /// The file of the keys, in the program's own folder.
 const FILE: &str = "encryption-keys";
-/// Most agents whose keys are known, and most agents here that write to one of them.
+/// Most agents whose keys are known, or were waited for, and most agents here that write to one of them.
 const MOST: usize = 4096;
 /// How long a message waits for the key of an agent that is about to run.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,6 +60,7 @@ pub(super) struct ProcessSealer {
     /// Where the keys lie, if the program has a folder.
     file: Option<PathBuf>,
     peers: Mutex<HashMap<String, Peer>>,
+    waits: Mutex<Waits>,
     /// The rows of the agents here.
     sent: Mutex<SentRows>,
     /// The rows of others to them.
@@ -124,6 +127,7 @@ impl ProcessSealer {
             keyring: Mutex::new(keyring),
             file,
             peers: Mutex::default(),
+            waits: Mutex::default(),
             sent: Mutex::default(),
             opened: Mutex::default(),
             events: Mutex::default(),
@@ -165,6 +169,7 @@ impl ProcessSealer {
             peer.rows.retain(|_, row| !row.is_over(present));
             is_idle &= peer.rows.is_empty();
         }
+        self.waits.lock().forget(present);
         self.sent.lock().forget(present);
         self.opened.lock().forget(present);
         let mut keyring = self.keyring.lock();
@@ -278,7 +283,8 @@ impl ProcessSealer {
         }
     }
 
-    /// Looks up with patience for an agent that is about to run: the platform may not know yet what it states.
+    /// Looks up with patience for an agent that is about to run: the platform may not know yet what it states. [`Waits`] bounds
+    /// the time for each agent.
     async fn patiently<T, F>(
         &self,
         agent: &str,
@@ -289,6 +295,7 @@ impl ProcessSealer {
     where
         F: Future<Output = Result<T, NoKey>>,
     {
+        let patience = patience.min(self.waits.lock().left(agent, begun));
         loop {
             let missing = match look_up().await {
                 Ok(found) => return Ok(found),
@@ -296,9 +303,14 @@ impl ProcessSealer {
                 Err(NoKey::ForNow(missing)) => missing,
             };
             if begun.elapsed() >= patience || !self.is_expected(agent).await {
+                if begun.elapsed() >= PAUSE {
+                    // The wait for others beside it counts, too: one process may have them all.
+                    self.waits.lock().spend(agent, begun, Instant::now());
+                }
                 return Err(missing);
             }
             tokio::time::sleep(PAUSE).await;
+            self.waits.lock().spend(agent, begun, Instant::now());
         }
     }
 

@@ -181,6 +181,7 @@ def attacks_on_files(orders):
         "read the victim's folder": read(node / "work" / "victim" / "secret"),
         "read past the root": read(f"/proc/self/root{node}/node.json"),
         "read the system's passwords": read("/etc/shadow"),
+        "change the rights to the node's key": lambda: (node / "node.json").chmod(0o600),
         "read the node's key by a hard link": link_and_read(os.link, node / "node.json", own / "hard"),
         "read the node's key by a symbolic link": link_and_read(os.symlink, node / "node.json", own / "soft"),
         "change its own program": write(__file__),

@@ -435,3 +435,35 @@ fn mistakes_in_neighbours_are_told() {
         );
     }
 }
+
+#[test]
+fn there_is_an_end_to_agents() {
+    let entry = |name: &str, keys: &str| {
+        format!("[[agent]]\nname = \"{name}\"\ncommand = \"sh\"\n{keys}\n")
+    };
+    let platform = "[platform]\nname = \"factory\"\n";
+    let many = entry("a", "replicas = 1001\nagents = 1000");
+    let two = entry("a", "replicas = 600000") + &entry("b", "agents = 600000");
+    for entries in [many, two] {
+        let problems = problems(&format!("{platform}{entries}"));
+        assert_eq!(problems.len(), 1);
+        assert_eq!(
+            problems[0].message,
+            "the manifest has more than 1000000 agents"
+        );
+    }
+    let most = entry("a", "replicas = 1000\nagents = 1000");
+    assert_eq!(
+        parse(&format!("{platform}{most}")).unwrap().agents[0].count(),
+        1_000_000
+    );
+}
+
+#[test]
+fn there_is_an_end_to_the_mistakes_that_are_told() {
+    let mut text = "[platform]\nname = \"factory\"\n".to_owned();
+    for number in 0..2 * MOST_PROBLEMS {
+        text.push_str(&format!("key-{number} = 1\n"));
+    }
+    assert_eq!(problems(&text).len(), MOST_PROBLEMS);
+}

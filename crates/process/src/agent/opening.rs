@@ -3,10 +3,30 @@
 use sealbus_bus::{AttachError, GATEWAY};
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::{AgentState, Subject};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::{AgentHandle, Parting, Process};
+use crate::Shared;
 use crate::error::OpenAgentError;
 use crate::long_lived::LongLivedKey;
+
+/// A start that somebody waits for.
+struct Start<'a> {
+    shared: &'a Shared,
+    name: &'a str,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Drop for Start<'_> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take().filter(|task| !task.is_finished()) {
+            let mut given_up = self.shared.given_up.lock();
+            given_up.retain(|_, task| !task.is_finished());
+            given_up.insert(self.name.to_owned(), task);
+        }
+    }
+}
 
 impl Process {
     /// Gives the agent with this local name a long-lived identity, whenever it is opened from now on. All its certificates name
@@ -43,7 +63,37 @@ impl Process {
         self.open_with(name, None).await
     }
 
+    /// A start that is given up half-way goes on, and its agent then leaves: the platform may know of the agent already.
     async fn open_with(
+        &self,
+        name: &str,
+        identity: Option<LongLivedKey>,
+    ) -> Result<AgentHandle, OpenAgentError> {
+        let former = self.shared.given_up.lock().remove(name);
+        let (opened, outcome) = oneshot::channel();
+        let (process, agent) = (self.clone(), name.to_owned());
+        let task = tokio::spawn(async move {
+            if let Some(former) = former {
+                // Its agent must leave before this one comes.
+                let _ = former.await;
+            }
+            // If nobody waits any more, the agent leaves here.
+            drop(opened.send(process.open_whole(&agent, identity).await));
+        });
+        let _start = Start {
+            shared: &self.shared,
+            name,
+            task: Some(task),
+        };
+        outcome.await.unwrap_or_else(|_| {
+            Err(OpenAgentError::Ending {
+                agent: name.to_owned(),
+                reason: "its runtime has ended".to_owned(),
+            })
+        })
+    }
+
+    async fn open_whole(
         &self,
         name: &str,
         identity: Option<LongLivedKey>,

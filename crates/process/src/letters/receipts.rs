@@ -3,18 +3,16 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use sealbus_bus::{
-    Bus, Delivery, Outbox, ReceivedMessage, SendError, aid_of, level_of, receiver_receipt,
-};
+use sealbus_bus::{Delivery, Outbox, ReceivedMessage, WeakBus, aid_of, level_of, receiver_receipt};
 use sealbus_control::post::LetterOutcome;
 use sealbus_fipa::AclMessage;
 
-/// The receipts for letters that are not taken yet, by local name and number.
+/// The receipts for letters that are not taken yet, by local name and number; none where the receipt is on its way.
 #[derive(Default)]
-pub(super) struct Receipts(Mutex<HashMap<(String, u64), Owed>>);
+pub(super) struct Receipts(Mutex<HashMap<(String, u64), Option<Owed>>>);
 
 /// A receipt, and how it is sent.
-struct Owed {
+pub(super) struct Owed {
     receiver: String,
     receipt: AclMessage,
     delivery: Delivery,
@@ -37,43 +35,58 @@ impl Receipts {
             receipt,
             delivery,
         };
-        self.0.lock().insert((agent.to_owned(), number), owed);
+        self.0.lock().insert((agent.to_owned(), number), Some(owed));
     }
 
-    /// Sends the receipt for a letter that its agent has taken, if it owes one. Nothing is owed for a letter that leaves the
-    /// mailbox in another way.
-    pub(super) async fn settle(
-        &self,
-        bus: Option<Bus>,
-        agent: &str,
-        number: u64,
-        outcome: LetterOutcome,
-    ) -> LetterOutcome {
+    /// The next step when a letter has this outcome. Nothing is owed for a letter that leaves the mailbox in another way than
+    /// to its agent.
+    pub(super) fn next(&self, agent: &str, number: u64, outcome: LetterOutcome) -> Next {
         if outcome == LetterOutcome::Arrived {
-            return outcome;
+            return Next::Report;
         }
-        let owed = self.0.lock().remove(&(agent.to_owned(), number));
-        let (Some(owed), LetterOutcome::Taken, Some(bus)) = (owed, outcome, bus) else {
-            return outcome;
-        };
-        match owed.send(&bus).await {
-            Ok(true) => LetterOutcome::Acknowledged,
-            Ok(false) => outcome,
-            Err(error) => {
-                tracing::warn!(agent, number, %error, "a receipt was not signed: the AMS writes to the sender of the message");
-                outcome
-            }
+        let mut all = self.0.lock();
+        let letter = (agent.to_owned(), number);
+        if outcome != LetterOutcome::Taken {
+            all.remove(&letter);
+            return Next::Report;
         }
+        match all.get_mut(&letter) {
+            Some(owed) => (owed.take()).map_or(Next::Wait, |owed| Next::Send(Box::new(owed))),
+            None => Next::Report,
+        }
+    }
+
+    /// The receipt for a letter is no longer on its way.
+    pub(super) fn settled(&self, agent: &str, number: u64) {
+        self.0.lock().remove(&(agent.to_owned(), number));
     }
 }
 
+/// The next step about the outcome of a letter.
+pub(super) enum Next {
+    /// The node is told.
+    Report,
+    /// This receipt is sent first.
+    Send(Box<Owed>),
+    /// The receipt is on its way, and the node is told after it.
+    Wait,
+}
+
 impl Owed {
-    /// False if the agent has left.
-    async fn send(self, bus: &Bus) -> Result<bool, SendError> {
-        let Some(outbox) = Outbox::of(bus, &self.receiver) else {
-            return Ok(false);
+    /// Sends the receipt. Returns the outcome of its letter.
+    pub(super) async fn send(self, bus: WeakBus) -> LetterOutcome {
+        let bus = bus.upgrade();
+        // The agent may have left.
+        let Some(outbox) = bus.and_then(|bus| Outbox::of(&bus, &self.receiver)) else {
+            return LetterOutcome::Taken;
         };
-        outbox.send_with(self.receipt, self.delivery).await?;
-        Ok(true)
+        match outbox.send_with(self.receipt, self.delivery).await {
+            Ok(()) => LetterOutcome::Acknowledged,
+            Err(error) => {
+                let agent = self.receiver;
+                tracing::warn!(agent, %error, "a receipt was not signed: the AMS writes to the sender of the message");
+                LetterOutcome::Taken
+            }
+        }
     }
 }

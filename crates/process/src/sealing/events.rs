@@ -16,7 +16,7 @@ use sealbus_seal::{Credential, Fingerprint, Identity, Serial, Timestamp};
 
 use super::memberships::Memberships;
 use super::owned::Owned;
-use super::{MOST, NoKey, PATIENCE, ProcessSealer};
+use super::{MOST, NoKey, PATIENCE, PAUSE, ProcessSealer};
 use crate::certification::Certified;
 use crate::now;
 
@@ -71,6 +71,10 @@ fn not_sealed(error: &GroupError) -> NotSealed {
     NotSealed(error.to_string())
 }
 
+fn restless() -> NotSealed {
+    NotSealed("its process begins one session after another".to_owned())
+}
+
 impl ProcessSealer {
     /// The key package that an agent of this process states under this certificate.
     pub(super) fn offer(&self, certified: &Certified) -> Result<Vec<u8>, GroupError> {
@@ -100,6 +104,15 @@ impl ProcessSealer {
         Ok(package)
     }
 
+    /// Whether an agent has made its last offer under this certificate.
+    pub(super) fn is_latest(&self, certified: &Certified) -> bool {
+        let certificate = &certified.certificate;
+        let name = certificate.identity().agent_name().unwrap_or_default();
+        let events = self.events.lock();
+        let last = events.offers.get(&name);
+        last.is_some_and(|offer| offer.serial == certificate.serial())
+    }
+
     /// Forgets what is over. Returns whether the process is in no group.
     pub(super) fn forget_groups(&self) -> bool {
         let now = now();
@@ -117,6 +130,10 @@ impl ProcessSealer {
         groups.is_empty() && memberships.is_empty()
     }
 
+    /// Most groups in which the agents of a process read.
+    #[cfg(test)]
+    pub(crate) const MOST_READ: usize = super::memberships::MOST;
+
     /// Forgets what the process knows of the groups of others.
     #[cfg(test)]
     pub(crate) fn lose_groups(&self) {
@@ -132,7 +149,8 @@ impl ProcessSealer {
 
     /// The readers that stay in a group, join it, or cannot.
     fn sort(&self, events: &Events, owned: Option<&Owned>, readers: &[Reader]) -> Sorted {
-        let now = now();
+        let (now, present) = (now(), Instant::now());
+        let waits = self.waits.lock();
         let mut sorted = Sorted::default();
         for reader in readers {
             let joined = owned.and_then(|owned| owned.members.get(&reader.agent));
@@ -158,6 +176,14 @@ impl ProcessSealer {
                     ..
                 }) if at.elapsed() < RETRY => {
                     sorted.left_out.push((reader.agent.clone(), why.clone()));
+                }
+                None if waits.left(&reader.agent, present).is_zero()
+                    && known.is_some_and(|it| it.at.elapsed() < RETRY) =>
+                {
+                    let why = known.and_then(|it| it.found.as_ref().err().cloned());
+                    sorted
+                        .left_out
+                        .push((reader.agent.clone(), why.unwrap_or_else(restless)));
                 }
                 _ => sorted.unknown.push(reader.clone()),
             }
@@ -352,6 +378,12 @@ impl ProcessSealer {
             .get(&reader.agent)
             .map(|it| it.session);
         let is_known = known == Some(reader.session);
+        if known.is_some() && !is_known {
+            // A process that begins one session after another makes publishers wait for one look-up after another.
+            let now = Instant::now();
+            let since = now.checked_sub(PAUSE).unwrap_or(now);
+            self.waits.lock().spend(&reader.agent, since, now);
+        }
         let patience = if is_known { Duration::ZERO } else { PATIENCE };
         self.patiently(&reader.agent, begun, patience, || self.candidate(reader))
             .await

@@ -1,5 +1,6 @@
 //! The groups in which agents of this process read: what was said to them on sealed channels.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -8,9 +9,11 @@ use sealbus_channels::{GroupName, OpenedPart, SealedPart};
 use sealbus_mls::{GroupError, Member};
 use sealbus_seal::{Timestamp, Trust, sha256};
 
-/// Most groups of all agents of a process, and the bytes of their Welcomes, which say how much they occupy.
-const MOST: usize = 4096;
+/// Most groups of all agents of a process, and the bytes of their Welcomes, which say how much they occupy. Tests need fewer.
+pub(super) const MOST: usize = if cfg!(test) { 64 } else { 4096 };
 const MOST_BYTES: usize = 256 << 20;
+/// The bytes of a Welcome that occupy as much room as another group.
+const EACH: usize = MOST_BYTES / MOST;
 /// The reason why an agent opens nothing.
 const NO_MEMBER: &str = "the agent is not a member of the group, or has lost what it knew of it";
 const AGAIN: &str = "the agent has opened it before";
@@ -103,19 +106,13 @@ impl Memberships {
         followed.map_err(|error| error.to_string())
     }
 
-    /// An agent has joined a group by a Welcome. If there are too many groups, the one that was not used for the longest
-    /// time is forgotten: its agent joins again with the next event that it should read.
+    /// An agent has joined a group by a Welcome. If there are too many groups, one is forgotten: its agent joins again with the
+    /// next event that it should read.
     pub(super) fn join(&mut self, part: &SealedPart<'_>, agent: &Arc<str>, member: Member) {
         let (key, bytes) = (Self::key(part), part.bytes.len());
         self.leave(&key, agent);
         while self.count >= MOST || self.bytes + bytes > MOST_BYTES {
-            let all = self.channels.iter().flat_map(|(key, readers)| {
-                let members = readers.members.iter();
-                members.map(move |(agent, it)| (it.used, key, agent))
-            });
-            let oldest = all.min_by_key(|(used, ..)| *used);
-            let Some((key, agent)) = oldest.map(|(_, key, agent)| (key.clone(), agent.clone()))
-            else {
+            let Some((key, agent)) = self.least_needed() else {
                 break;
             };
             self.leave(&key, &agent);
@@ -131,6 +128,23 @@ impl Memberships {
         };
         let readers = self.channels.entry(key).or_default();
         readers.members.insert(agent.clone(), membership);
+    }
+
+    /// The group that was not used for the longest time, of the publisher whose groups occupy most: no publisher pushes out those
+    /// of another one.
+    fn least_needed(&self) -> Option<((String, String), Arc<str>)> {
+        let mut publishers = HashMap::new();
+        for (key, readers) in &self.channels {
+            for (agent, it) in &readers.members {
+                let place = (it.used, key, agent);
+                let (occupied, oldest) = publishers.entry(&key.0).or_insert((0_usize, place));
+                *occupied += 1 + it.bytes / EACH;
+                *oldest = place.min(*oldest);
+            }
+        }
+        let most = publishers.into_values();
+        let most = most.max_by_key(|(occupied, (used, ..))| (*occupied, Reverse(*used)));
+        most.map(|(_, (_, key, agent))| (key.clone(), agent.clone()))
     }
 
     /// An agent has left its group.

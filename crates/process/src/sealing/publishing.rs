@@ -24,6 +24,14 @@ impl ProcessSealer {
         };
         self.host.ask(publish).await
     }
+
+    /// States it again, unless the agent has another certificate by now, and with it a later statement.
+    async fn publish_again(&self, agent: &str, certified: &Certified) -> Result<(), Fault> {
+        match self.is_latest(certified) {
+            true => self.publish(agent, certified).await,
+            false => Ok(()),
+        }
+    }
 }
 
 impl Shared {
@@ -47,7 +55,7 @@ impl Shared {
             let goes_on = |fault: &Fault| {
                 fault.may_pass() && is_there() && certified.certificate.not_after() >= now()
             };
-            let publish = || sealing.publish(&agent, &certified);
+            let publish = || sealing.publish_again(&agent, &certified);
             if let Err(fault) = again(PAUSE, goes_on, publish).await {
                 tracing::warn!(agent, %fault, "the agent's key for sealed messages is not known to others");
             }

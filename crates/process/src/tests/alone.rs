@@ -146,7 +146,9 @@ async fn renewal_is_tried_again_while_the_platform_is_away() {
     let (process, host, _tell) = open(Duration::from_secs(2)).await;
     let _alice = process.agent("alice").await.unwrap();
     *host.fault.lock() = Some(Fault::new(FaultCode::Unavailable, "the Master is away"));
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let asked = host.asked.load(Ordering::SeqCst);
+    let is_tried_twice = || host.asked.load(Ordering::SeqCst) >= asked + 2;
+    until("two attempts", is_tried_twice).await;
     *host.fault.lock() = None;
     while host.certified.load(Ordering::SeqCst) < 2 {
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -11,7 +11,9 @@ mod sealed;
 mod sealed_channels;
 mod sealed_shares;
 mod sealed_together;
+mod sealed_waits;
 mod sealed_walk;
+mod starts;
 mod upkeep;
 
 use std::collections::HashMap;
@@ -175,6 +177,10 @@ struct TestHost {
     reports: Mutex<Vec<(String, AgentReport)>>,
     /// The faults that the next reports get, the last one first.
     not_reported: Mutex<Vec<Fault>>,
+    /// The faults that the next statements of keys get, the last one first.
+    not_stated: Mutex<Vec<Fault>>,
+    /// How often somebody asked for an agent's key.
+    keys_asked: AtomicUsize,
     /// The outcomes of letters.
     settled: Mutex<Vec<(u64, LetterOutcome)>>,
     commands: Mutex<Option<mpsc::Receiver<Command>>>,
@@ -241,6 +247,8 @@ impl TestHost {
             inheritance,
             reports: Mutex::default(),
             not_reported: Mutex::default(),
+            not_stated: Mutex::default(),
+            keys_asked: AtomicUsize::new(0),
             settled: Mutex::default(),
             commands: Mutex::new(Some(commands)),
         };
@@ -320,9 +328,13 @@ impl Host for TestHost {
                     return Ok(location.unwrap_or(AgentLocation::Unknown).into());
                 }
                 AttachmentRequest::PublishKey { agent, key } => {
+                    if let Some(fault) = self.not_stated.lock().pop() {
+                        return Err(fault);
+                    }
                     self.world.keys.lock().insert(agent, key);
                 }
                 AttachmentRequest::EncryptionKey { agent } => {
+                    self.keys_asked.fetch_add(1, Ordering::SeqCst);
                     let key = self.world.keys.lock().get(&agent).cloned();
                     return Ok(PublishedKey { key }.into());
                 }

@@ -10,11 +10,11 @@ use super::*;
 use sealbus_control::post::{DeliveredLetter, LetterRefusal};
 use sealbus_control::{SealedKeys, WaitingMessage, WaitingProvenance};
 
-fn sealed() -> Delivery {
+pub(super) fn sealed() -> Delivery {
     Delivery::default().at_level(SecurityLevel::Sealed)
 }
 
-async fn open(world: &Arc<World>, agent: &str) -> (Process, AgentHandle, Arc<TestHost>) {
+pub(super) async fn open(world: &Arc<World>, agent: &str) -> (Process, AgentHandle, Arc<TestHost>) {
     let (host, tell) = TestHost::new(world, &[agent], HOUR, Vec::new());
     // The commands' channel lives as long as the test.
     std::mem::forget(tell);
@@ -23,7 +23,7 @@ async fn open(world: &Arc<World>, agent: &str) -> (Process, AgentHandle, Arc<Tes
     (process, handle, host)
 }
 
-fn credential(world: &World, agent: &str, validity: Validity) -> Credential {
+pub(super) fn credential(world: &World, agent: &str, validity: Validity) -> Credential {
     let (key, chain) = certified(world, agent, validity);
     Credential::new(key, chain).unwrap()
 }
@@ -138,13 +138,19 @@ async fn no_key_of_a_dishonest_directory_is_believed() {
 }
 
 /// A letter from alice with this message, which alice signed for `receiver`.
-fn letter(number: u64, alice: &Arc<Credential>, receiver: &str, message: &[u8]) -> DeliveredLetter {
+pub(super) fn letter(
+    number: u64,
+    alice: &Arc<Credential>,
+    receiver: &str,
+    message: &[u8],
+) -> DeliveredLetter {
     let key = BatchKey::new("factory".parse().unwrap(), SecurityLevel::Signed);
     let signer = Signer::new(alice.clone(), Arc::new(key)).unwrap();
     let statement = Statement::direct(receiver, message);
     let now = sealbus_control::clock::now();
     DeliveredLetter {
         number,
+        hand_over: 1,
         again: false,
         posted: now,
         expiry: u64::MAX,
@@ -159,13 +165,13 @@ fn letter(number: u64, alice: &Arc<Credential>, receiver: &str, message: &[u8]) 
     }
 }
 
-fn encoded(message: &AclMessage) -> Vec<u8> {
+pub(super) fn encoded(message: &AclMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
     sealbus_fipa::bitefficient::encode(message, &mut bytes).unwrap();
     bytes
 }
 
-async fn sealed_by(process: &Process, receiver: &str, content: &str) -> AclMessage {
+pub(super) async fn sealed_by(process: &Process, receiver: &str, content: &str) -> AclMessage {
     let message = AclMessage::new(Performative::Inform)
         .with_sender(sealbus_bus::aid_of("alice@factory"))
         .with_receiver(sealbus_bus::aid_of(receiver))
@@ -347,4 +353,31 @@ async fn keys_move_with_their_agents_and_nodes_learn_none() {
     assert_eq!(refused, [(RefusalReason::NotOpened, 2)]);
     drop(tell);
     resting.abort();
+}
+
+#[tokio::test]
+async fn a_statement_that_comes_late_takes_the_place_of_no_later_one() {
+    let world = World::new();
+    let (host, _tell) = TestHost::new(&world, &["alice"], HOUR, Vec::new());
+    let away = || Fault::new(FaultCode::Unavailable, "the node is away");
+    // The first statement, and once more.
+    *host.not_stated.lock() = vec![away(), away()];
+    let process = Process::open(host.clone(), None).await.unwrap();
+    let _alice = process.agent("alice").await.unwrap();
+    until("the second attempt", || host.not_stated.lock().is_empty()).await;
+    let shared = &process.shared;
+    let subject = Subject::Agent {
+        name: "alice".to_owned(),
+    };
+    let renewed = shared
+        .certifier
+        .request_certificate(subject, "alice@factory", None, true)
+        .await
+        .unwrap();
+    shared.publish_key("alice", &renewed).await;
+    let latest = world.keys.lock().get("alice").cloned();
+    assert!(latest.is_some());
+    // The third attempt would have come by now.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.keys.lock().get("alice").cloned(), latest);
 }

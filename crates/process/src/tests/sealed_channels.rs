@@ -262,7 +262,7 @@ pub(super) fn sealer(process: &Process) -> Arc<dyn EventSealer> {
     process.shared.sealing.clone().unwrap()
 }
 
-fn reader(agent: &str) -> Reader {
+pub(super) fn reader(agent: &str) -> Reader {
     Reader {
         agent: agent.into(),
         session: 1,
@@ -277,6 +277,16 @@ pub(super) async fn parts(
     readers: &[&str],
     text: &str,
 ) -> Vec<Vec<u8>> {
+    parts_on(process, (publisher, &offers()), readers, text).await
+}
+
+/// The same on another channel.
+pub(super) async fn parts_on(
+    process: &Process,
+    (publisher, channel): (&str, &ChannelPath),
+    readers: &[&str],
+    text: &str,
+) -> Vec<Vec<u8>> {
     let sealing = sealer(process);
     let readers: Vec<_> = readers.iter().map(|it| reader(it)).collect();
     sealing.look_up(&readers).await;
@@ -285,7 +295,7 @@ pub(super) async fn parts(
         .with_content(text);
     let event = EventToSeal {
         publisher,
-        channel: &offers(),
+        channel,
         message: &message,
         readers: &readers,
         needs: Needs::All,
@@ -298,7 +308,7 @@ pub(super) async fn parts(
 }
 
 /// The text that an agent reads of a content that is said to come from this publisher on this channel.
-fn read_part(
+pub(super) fn read_part(
     process: &Process,
     agent: &str,
     (publisher, channel): (&str, &str),
@@ -317,8 +327,8 @@ fn only(agent: &str) -> BTreeSet<Arc<str>> {
     BTreeSet::from([agent.into()])
 }
 
-const FROM_ALICE: (&str, &str) = ("alice@factory", "/offers");
-const BOB: &str = "bob@factory";
+pub(super) const FROM_ALICE: (&str, &str) = ("alice@factory", "/offers");
+pub(super) const BOB: &str = "bob@factory";
 
 #[tokio::test]
 async fn what_a_hostile_node_or_agent_makes_of_a_sealed_event_does_not_open() {
