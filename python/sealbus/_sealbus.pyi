@@ -162,6 +162,8 @@ class AclMessage:
         ontology, with ``in_reply_to`` set to its ``reply_with``. Content that is neither text nor bytes is a body, whose
         language replaces the message's; text and bytes have no language if the message's language is that of a body, such as
         JSON."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self: ...
     def __eq__(self, other: object) -> bool: ...
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
@@ -220,9 +222,9 @@ class Message(AclMessage, Generic[BodyT_co]):
         it is killed, notes the handled numbers."""
     @property
     def may_be_again(self) -> bool:
-        """Whether this agent may have had this persistent message, or event of a durable subscription, before: its process was
-        killed before its node noted that. Of an event of a group: whether another member, which ended before it had handled the
-        event, may have had it."""
+        """Whether this agent may have had this persistent message, or event of a durable subscription, before: its process, or
+        the subscription, ended before its node noted that. Of an event of a group: whether another member, which ended before
+        it had handled the event, may have had it."""
     @property
     def undelivered(self) -> tuple[str, str] | None:
         """If the platform reports here that a message of this agent was not delivered: the receiver and the reason."""
@@ -332,6 +334,7 @@ class ServiceDescription:
     def properties(self) -> dict[str, str | int | float | bytes | None]:
         """Further properties, which distinguish services of one type."""
     def __eq__(self, other: object) -> bool: ...
+    __hash__: ClassVar[None]  # type: ignore[assignment]
 
 class DfAgentDescription:
     """An entry of the DF, an agent and its services, or the template of a search for entries."""
@@ -365,6 +368,7 @@ class DfAgentDescription:
     def lease_time(self) -> datetime | timedelta | str | None:
         """The end of the entry, or its duration."""
     def __eq__(self, other: object) -> bool: ...
+    __hash__: ClassVar[None]  # type: ignore[assignment]
 
 class AmsAgentDescription:
     """An entry of the AMS, an agent and its state, or the template of a search for entries."""
@@ -386,6 +390,7 @@ class AmsAgentDescription:
     def state(self) -> str | None:
         """The state in its life cycle: ``initiated``, ``active``, ``suspended``, ``waiting`` or ``transit``."""
     def __eq__(self, other: object) -> bool: ...
+    __hash__: ClassVar[None]  # type: ignore[assignment]
 
 class Unsent:
     """A message that waits for room on its way to some of its receivers."""
@@ -417,7 +422,6 @@ class AgentHandle:
     def aid(self) -> AID: ...
     @property
     def platform(self) -> str: ...
-    def peer(self, name: str) -> AID: ...
     def set_hook(self, pump: Pump, mailbox: int) -> None: ...
     def wish(self) -> Literal["stop", "freeze"] | None: ...
     def try_send(self, message: AclMessage) -> Unsent | None: ...

@@ -161,7 +161,7 @@ class Agent(Initiates):
     def peer(self, name: str) -> AID:
         """The identifier of another agent: of this platform when `name` is a local name, of another one when it is
         ``name@platform``."""
-        return self._living.handle.peer(name)
+        return self._living.peer(name)
 
     @Fact
     def failures(self) -> int:
@@ -352,7 +352,9 @@ class Agent(Initiates):
         A persistent event is on a disk of the platform before any subscriber gets it. `retention` limits the stored events on a
         platform inside the program; elsewhere the manifest does.
         """
-        channel = self._living.channels.open(address, qos)
+        life = self._living
+        await life.settle()
+        channel = life.channels.open(address, qos)
         if retention is not None:
             await channel.retain(retention)
         return channel
@@ -385,9 +387,9 @@ class Agent(Initiates):
         `durable`, `since` and `number` are for persistent channels. `durable` continues where the subscription of this name
         stopped. `since` begins at a time, or with the last events of each channel on each node, by their count. `number` begins
         with the event of this number there. With `durable`, the other two apply only the first time. An event counts as handled
-        when the agent asks for the next one, or cancels the subscription; if the program is killed before, the event arrives
-        again, with ``may_be_again``. `last_per` begins with the last event of each value of a key, such as
-        ``properties.sensor`` or ``sender``, over all nodes, and continues with every new event.
+        when the agent asks for the next one, calls ``settle``, or returns from its handler; if the subscription or the program
+        ends before, the event arrives again, with ``may_be_again``. `last_per` begins with the last event of each value of a
+        key, such as ``properties.sensor`` or ``sender``, over all nodes, and continues with every new event.
 
         `group` names a queue group: the subscriptions of the same group, pattern and filter, in any programs, share the events.
         Each event goes to one of them, the least busy; if that one ends before it has handled the event, the event goes to
@@ -397,8 +399,10 @@ class Agent(Initiates):
         The first subscription of a program waits until the other programs know the program:
         :meth:`sealbus.ChannelSubscription.listed`.
         """
+        life = self._living
+        await life.settle()
         subscription = subscribe(
-            self._living,
+            life,
             pattern,
             filter=filter,
             policy=policy,
@@ -413,8 +417,8 @@ class Agent(Initiates):
             group=group,
             prefetch=prefetch,
         )
-        await subscription.listed()
-        return subscription
+        # If the wait is cancelled, it ends.
+        return await subscription.__aenter__()
 
     async def publish(
         self,
@@ -428,7 +432,10 @@ class Agent(Initiates):
 
         The first call opens the channel with this `qos`.
         """
-        channel = self._living.channels.open(address, qos)
+        life = self._living
+        if life.moving is not None:
+            await life.settle()
+        channel = life.channels.open(address, qos)
         return await channel.publish(message, properties=properties)
 
     # ----- living

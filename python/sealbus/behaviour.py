@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from sealbus.errors import AgentStopped
 from sealbus.mark import Mark, Schedule, Supervise
-from sealbus.tasks import CANCEL_LIMIT
+from sealbus.tasks import CANCEL_LIMIT, stray, watch
 
 if TYPE_CHECKING:
     from sealbus.clock import Clock
@@ -77,6 +77,7 @@ class Behaviour:
         self._rests.set()
         self.task = life.loop.create_task(schedule.follow(self), name=f"{name} of {life.name}")
         """The task that it runs in."""
+        watch(life, self.task, f"the behaviour {name}")
 
     @property
     def clock(self) -> Clock:
@@ -113,14 +114,23 @@ class Behaviour:
         self._rests.clear()
         try:
             await (work or self._work)()
+        except asyncio.CancelledError as cancelled:
+            error = stray(life, cancelled)
+            if error is None:
+                raise
+            self._fail(error)
+            return False
         except Exception as raised:
             if not (isinstance(raised, AgentStopped) and life.is_stopping):
-                self.failures += 1
-                life.handlers.failed(self.name, raised, self._supervise)
+                self._fail(raised)
             return False
         finally:
             self._rests.set()
         return True
+
+    def _fail(self, raised: Exception) -> None:
+        self.failures += 1
+        self._life.handlers.failed(self.name, raised, self._supervise)
 
     async def run_machine(self) -> bool:
         """Runs it as a state machine: each state returns the next one."""
@@ -264,8 +274,10 @@ def every(
     The times are counted from the beginning, so they do not drift. A run never begins before the previous one has ended: a late
     run begins at once, and :attr:`Behaviour.missed` counts the skipped periods.
     """
-    if not period > 0.0:
-        raise ValueError(f"a method cannot run every {period} s: the period is more than nothing")
+    if not 0.0 < period < math.inf:
+        raise ValueError(f"a method cannot run every {period} s: the period is more than nothing, and has an end")
+    if not math.isfinite(delay):
+        raise ValueError(f"a method cannot begin after {delay} s: the delay is a number of seconds")
     return _Every(supervise, period, delay)
 
 

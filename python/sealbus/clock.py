@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -93,4 +94,7 @@ class LoopClock(Clock):
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
         """Makes a call after so many seconds."""
+        if math.isnan(delay):
+            # The loop would put it into its order of timers, and make others late.
+            raise ValueError("a time-out or pause is a number of seconds, not NaN")
         return self._loop.call_later(delay, callback)

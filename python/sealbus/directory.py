@@ -30,13 +30,14 @@ Others = AID | str | ServiceDescription | DfAgentDescription | Iterable[AID | st
 
 
 async def agents_of(life: Life, others: Others) -> list[AID]:
-    """The agents themselves. The agent's own entry in the DF does not count."""
+    """The agents themselves, when it is known where the agent goes on. Its own entry in the DF does not count."""
+    await life.settle()
     if isinstance(others, str | AID):
         others = [others]
     elif isinstance(others, ServiceDescription | DfAgentDescription):
         found = await life.df.search(others)
         return [entry.name for entry in found if entry.name is not None and entry.name != life.handle.aid]
-    return [life.handle.peer(agent) if isinstance(agent, str) else agent for agent in others]
+    return [life.peer(agent) if isinstance(agent, str) else agent for agent in others]
 
 
 class Df:
@@ -195,6 +196,7 @@ class Subscription(Generic[_Entry]):
     async def cancel(self) -> None:
         """Ends the subscription, and drops unread news."""
         self._is_over = True
+        await self._life.settle()
         self._drop()
         cancel = _sealbus.df_cancel(self._request)
         if self._answers is False:
@@ -258,7 +260,7 @@ class Ams:
         self, agent: AID | str, *, timeout: float = ANSWER_TIME
     ) -> AmsAgentDescription | None:
         """The entry of one agent, if there is one."""
-        name = self._life.handle.peer(agent) if isinstance(agent, str) else agent
+        name = self._life.peer(agent) if isinstance(agent, str) else agent
         found = await self.search(AmsAgentDescription(name), timeout=timeout)
         return found[0] if found else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sealbus.performative import Performative
 
@@ -182,6 +182,9 @@ class ConversationError(AgentError):
         super().__init__(agent, cause)
         self.outcome = outcome
         self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, self.outcome, self.message), vars(self)
 
 
 class ConversationTimeout(ConversationError, TimeoutError):

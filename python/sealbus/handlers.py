@@ -17,7 +17,7 @@ from sealbus.delegation import asked
 from sealbus.errors import AgentStopped, AnswerNotTaken, ContentError, NegativeAnswer, SealbusError
 from sealbus.mark import Listening, Supervise
 from sealbus.performative import Performative
-from sealbus.tasks import CANCEL_LIMIT
+from sealbus.tasks import CANCEL_LIMIT, stray, watch
 
 if TYPE_CHECKING:
     from sealbus._sealbus import Value
@@ -249,6 +249,7 @@ class Handlers:
             method = opens(message)
         task = self._life.loop.create_task(self._call(handler, message, method))
         handler.running.add(task)
+        watch(self._life, task, handler.attribute)
 
         def ended(task: asyncio.Task[None]) -> None:
             handler.running.discard(task)
@@ -286,23 +287,29 @@ class Handlers:
             if handler.body is not None:
                 declare(message, handler.body)
             await method(message)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
+            error = stray(self._life, cancelled)
+            if error is not None:
+                await self._deal_with(error, handler, message, failed)
+                return
             reply = self._reply(message, Performative.FAILURE, CUT_OFF)
             if reply is not None and not _is_question(message):
                 with suppress(SealbusError):
                     self._life.handle.try_send(reply)
             raise
         except Exception as raised:
-            if failed is not None:
-                failed(raised)
-            await self._deal_with(raised, handler, message)
+            await self._deal_with(raised, handler, message, failed)
         finally:
             del self._answered[number]
             if isinstance(message, ChannelEvent) and _is_question(message):
                 # In vain if it was answered.
                 message.decline()
 
-    async def _deal_with(self, raised: Exception, handler: Handler, message: Message) -> None:
+    async def _deal_with(
+        self, raised: Exception, handler: Handler, message: Message, failed: Callable[[Exception], None] | None
+    ) -> None:
+        if failed is not None:
+            failed(raised)
         life = self._life
         name = handler.attribute
         if isinstance(raised, NegativeAnswer):

@@ -17,7 +17,7 @@ from sealbus.errors import AgentFailed, AgentStopped, AnswerNotTaken, SealbusErr
 from sealbus.handlers import Handlers
 from sealbus.mailbox import Mailbox
 from sealbus.restarts import RESTARTS, WITHIN, Restarts
-from sealbus.tasks import Tasks
+from sealbus.tasks import Tasks, stray
 from sealbus.tracing import TracedHandle, tracing_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ TURN = 0.0005
 
 ROW = 8
 """Messages an agent takes or sends before it looks at the clock."""
+
+NO_FAILURES = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+"""Exceptions that are for the program, whichever agent they come out of."""
 
 POSTED = 256
 """Messages of an agent that wait for room at their receivers without a waiting caller. Further ones are dropped: an agent that
@@ -100,6 +103,12 @@ class Life:
         """If the agent is being moved, waits until its new place is known."""
         if self.moving is not None:
             await asyncio.shield(self.moving)
+            if self._moved:
+                raise AgentStopped(self.name, "has left the platform: it goes on at another node")
+
+    def peer(self, name: str) -> AID:
+        """The identifier of another agent: a local name stands for one of this platform."""
+        return AID(name if "@" in name else f"{name}@{self.handle.platform}")
 
     def check_not_stopping(self) -> None:
         """Raises AgentStopped if no more messages will arrive."""
@@ -236,6 +245,9 @@ class Life:
         except Exception as raised:
             self._fail("a subscription of a handler", raised)
         self._task = self.loop.create_task(self._live(), name=f"agent {self.name}")
+        if self._stopping:
+            # It was asked to leave before it began, when there was no hook to cut off.
+            self._begin_to_stop()
         return self._task
 
     async def start(self, agent: Agent) -> AID:
@@ -308,6 +320,7 @@ class Life:
             else:
                 where = "restore"
                 await self.agent.restore(state)
+            where = "a hook"
             self._open()
             while not self._stopping:
                 if self._restarts.is_wanted:
@@ -326,12 +339,18 @@ class Life:
                     await self.handlers.handle_event()
                 elif message is None:
                     await self._until_news()
-        except asyncio.CancelledError:
-            if not self._stopping:
+        except asyncio.CancelledError as cancelled:
+            error = stray(self, cancelled)
+            if error is not None:
+                self._fail(where, error)
+            elif not self._stopping:
                 # Not by us: the program itself is being cancelled.
                 self._stopping = True
                 raise
-        except Exception as raised:
+        except NO_FAILURES:
+            raise
+        except BaseException as raised:
+            # Also a panic of the native half: otherwise the agent would leave without a word.
             if not self.is_farewell(raised):
                 self._fail(where, raised)
         finally:
@@ -435,7 +454,9 @@ class Life:
                     await self.agent.teardown()
                 if self.handle.has_undelivered():
                     await self.call(self.handle.delivered, TEARDOWN_LIMIT)
-        except Exception as raised:
+        except NO_FAILURES:
+            raise
+        except BaseException as raised:
             self._fail("teardown", raised)
         finally:
             self._tearing_down = False
@@ -446,6 +467,7 @@ class Life:
 
     def _go(self, parting: str) -> None:
         self._is_gone = True
+        self.mailbox.forget()
         self.pump.ignore(self._number)
         self.handle.leave(parting, str(self.failure))
 

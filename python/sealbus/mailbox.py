@@ -92,6 +92,7 @@ class Mailbox:
             raise ValueError(f"cannot receive {most} messages: ask for at least one")
         await self._life.pause()
         await self._life.settle()
+        self._life.check_not_stopping()
         messages = self._take_many(most)
         if not messages:
             messages = [await self.receive(None, timeout)]
@@ -217,6 +218,11 @@ class Mailbox:
         """Keeps an ended conversation that wants late messages, until too many others have ended."""
         self._lingering.append(conversation)
         if len(self._lingering) > LINGERING:
+            self._lingering.popleft().forget()
+
+    def forget(self) -> None:
+        """Ends the conversations that linger: their agent has left, and they would keep it."""
+        while self._lingering:
             self._lingering.popleft().forget()
 
     def hear(self) -> None:

@@ -147,10 +147,10 @@ class IteratedContractNet(ContractNet[_B]):
         *,
         timeout: float | None = None,
     ) -> list[Proposal[_B]]:
-        """Calls the agents with these proposals again, by default all, and rejects the others. Returns the new
-        :attr:`proposals`."""
+        """Calls the agents with these proposals again, by default all, and rejects the others. Agents that have left are not
+        called. Returns the new :attr:`proposals`."""
         again = list(self.proposals if proposals is None else proposals)
-        chosen = {it.agent for it in again}
+        chosen = {it.agent for it in again if self._outcome(it.agent) is None}
         await self._reject(it for it in self.proposals if it.agent not in chosen)
         self.proposals = []
         await self._say(Performative.CFP, body, chosen, self._call_timeout if timeout is None else timeout)

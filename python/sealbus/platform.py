@@ -244,6 +244,9 @@ class Platform:
             lives = await asyncio.gather(*opening)
             # Others find them from here on, also if the platform placed more agents in this program than have started.
             await self.pump.call(announce)
+            if self._is_closed:
+                # Nobody would end them.
+                raise PlatformError("this program leaves the platform: no more agents start here")
         except BaseException:
             for task in opening:
                 # One that is cancelled now puts no agent on the platform.
@@ -284,7 +287,8 @@ class Platform:
 
     async def _cut_off_in_the_end(self) -> None:
         """Ends agents that were asked to leave and have had their time for it."""
-        longest = HOOK_GRACE + TEARDOWN_LIMIT + MARGIN
+        # In a process that was given up, agents first hear of messages that were not delivered.
+        longest = HOOK_GRACE + 2 * TEARDOWN_LIMIT + MARGIN
         grace: float | None = await self.pump.call(self._joined.stopping)
         self._is_told_to_stop.set()
         # The last moment is needed to say goodbye.
@@ -360,7 +364,12 @@ async def _run(platform: Platform, agents: tuple[Agent, ...]) -> None:
         loop.add_signal_handler(signal.SIGTERM, interrupt, "terminated (SIGTERM)")
     try:
         async with platform:
-            await platform.start_all(*agents)
+            try:
+                await platform.start_all(*agents)
+            except PlatformError:
+                # A signal during the start is no failure.
+                if not asked:
+                    raise
             await platform.wait()
     except asyncio.CancelledError:
         if cut_off:

@@ -45,8 +45,6 @@ class Pump:
     def close(self) -> None:
         """Stops listening. Calls that have not ended are cancelled."""
         self._is_closed = True
-        if self._has_log:
-            log.flush()
         if not self._loop.is_closed():
             if self._selector is not None:
                 self._selector.detach(self._native)
@@ -56,6 +54,9 @@ class Pump:
             future.cancel()
         self._futures.clear()
         self._mailboxes.clear()
+        # Last: a handler of the log may raise.
+        if self._has_log:
+            log.flush()
 
     def listen(self, mail: Callable[[], None]) -> int:
         """Calls `mail` whenever a mailbox has mail; the number identifies the mailbox."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ class Replies:
         self._turn = asyncio.Lock()
         # The next answer, also while nobody waits for it any more.
         self._coming: asyncio.Task[ChannelEvent | Exception | None] | None = None
+        # Answers that a cancelled `all` had taken.
+        self._given_back: deque[ChannelEvent] = deque()
         self._is_over = False
         self.missing: list[str] = []
         """Once the answers have ended: the agents that were asked and gave none, because they declined, are gone or
@@ -54,6 +57,8 @@ class Replies:
         A cancelled wait loses no answer, and does not repeat the question.
         """
         async with self._turn:
+            if self._given_back:
+                return self._given_back.popleft()
             if self._is_over:
                 return None
             if self._coming is None:
@@ -78,5 +83,12 @@ class Replies:
             return raised
 
     async def all(self) -> list[ChannelEvent]:
-        """Waits until the request is over, and returns the answers that were not taken yet."""
-        return [reply async for reply in self]
+        """Waits until the request is over, and returns the answers that were not taken yet. A cancelled wait loses none."""
+        replies: list[ChannelEvent] = []
+        try:
+            while (reply := await self.next()) is not None:
+                replies.append(reply)
+        except BaseException:
+            self._given_back.extendleft(reversed(replies))
+            raise
+        return replies

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 import uuid
 from datetime import date, datetime, timedelta
 from enum import Enum
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from sealbus.plain_json import field_name
-from sealbus.typed_json import resolved
+from sealbus.typed_json import is_required, required_keys, resolved
 
 __all__ = ["schema"]
+
+_Definitions: TypeAlias = dict[Any, tuple[str, dict[str, Any]]]
+"""The schemas of classes, and their names."""
 
 _SIMPLE: dict[Any, dict[str, Any]] = {
     Any: {},
@@ -34,12 +38,12 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 
 def schema(kind: Any) -> dict[str, Any]:
     """The JSON Schema of the bodies of a type."""
-    definitions: dict[str, Any] = {}
+    definitions: _Definitions = {}
     found = _schema(kind, definitions)
-    return {**found, "$defs": definitions} if definitions else found
+    return {**found, "$defs": dict(definitions.values())} if definitions else found
 
 
-def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+def _schema(kind: Any, definitions: _Definitions) -> dict[str, Any]:
     kind = resolved(kind)
     try:
         if kind in _SIMPLE:
@@ -63,10 +67,9 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         return {}
     if issubclass(container, Enum):
         return {"enum": [member.value for member in container]}
-    if hasattr(container, "model_json_schema"):
-        return dict(container.model_json_schema())
-    if dataclasses.is_dataclass(container) or typing.is_typeddict(container):
-        return _object(container, definitions)
+    is_model = hasattr(container, "model_json_schema")
+    if is_model or dataclasses.is_dataclass(container) or typing.is_typeddict(container):
+        return _named(container, definitions)
     if issubclass(container, typing.cast(type, typing.Mapping)):
         return {"type": "object", "additionalProperties": of(1)}
     if issubclass(container, typing.cast(type, typing.Iterable)):
@@ -74,26 +77,47 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _object(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    name = kind.__name__
-    reference = {"$ref": f"#/$defs/{name}"}
-    if name in definitions:
-        return reference
-    definitions[name] = {}
+def _named(kind: Any, definitions: _Definitions) -> dict[str, Any]:
+    """A reference to the schema of a class. Classes of one name have one each."""
+    if kind not in definitions:
+        taken = {name for name, _ in definitions.values()}
+        # That of a generic model contains brackets.
+        name = plain = re.sub(r"\W", "_", kind.__name__)
+        count = 1
+        while name in taken:
+            count += 1
+            name = f"{plain}-{count}"
+        # A class that contains itself refers to this name.
+        definitions[kind] = name, {}
+        make = _model if hasattr(kind, "model_json_schema") else _object
+        definitions[kind] = name, make(kind, definitions)
+    return {"$ref": f"#/$defs/{definitions[kind][0]}"}
+
+
+def _model(kind: Any, definitions: _Definitions) -> dict[str, Any]:
+    """A pydantic model. The schemas of its parts stand beside its own, where references find them."""
+    name, _ = definitions[kind]
+    prefix = f"#/$defs/{name}."
+    found = dict(kind.model_json_schema(ref_template=prefix + "{model}"))
+    parts: dict[str, dict[str, Any]] = found.pop("$defs", {})
+    for part, definition in parts.items():
+        definitions[kind, part] = f"{name}.{part}", definition
+    # A model that contains itself is one of its parts.
+    itself = str(found.pop("$ref", "")).removeprefix(prefix)
+    return {**parts.get(itself, {}), **found}
+
+
+def _object(kind: Any, definitions: _Definitions) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     if dataclasses.is_dataclass(kind):
-        fields = {field_name(field): hints[field.name] for field in dataclasses.fields(kind)}
-        required = [
-            field_name(field)
-            for field in dataclasses.fields(kind)
-            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        ]
+        given = [field for field in dataclasses.fields(kind) if field.init]
+        fields = {field_name(field): hints[field.name] for field in given}
+        required = [field_name(field) for field in given if is_required(field)]
     else:
         fields = hints
-        required = sorted(kind.__required_keys__)
-    definitions[name] = {
+        required = sorted(required_keys(kind))
+    return {
         "type": "object",
         "properties": {name: _schema(hint, definitions) for name, hint in fields.items()},
         "required": required,
     }
-    return reference

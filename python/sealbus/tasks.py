@@ -53,3 +53,25 @@ class Tasks:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running.copy(), timeout=timeout)
+
+
+def stray(life: Life, cancelled: asyncio.CancelledError) -> RuntimeError | None:
+    """The error of a task that waited for something that was cancelled, such as another task. None if the task itself is
+    cancelled, or its agent leaves."""
+    task = asyncio.current_task()
+    if life.is_stopping or task is None or task.cancelling() > 0:
+        return None
+    error = RuntimeError("it waited for something that was cancelled")
+    error.__cause__ = cancelled
+    return error
+
+
+def watch(life: Life, task: asyncio.Task[Any], where: str) -> None:
+    """Ends the agent if one of its tasks ends with an exception, which nobody would learn of."""
+
+    def ended(task: asyncio.Task[Any]) -> None:
+        raised = None if task.cancelled() else task.exception()
+        if raised is not None:
+            life.fail(where, raised)
+
+    task.add_done_callback(ended)

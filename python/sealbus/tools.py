@@ -135,8 +135,11 @@ class Tool(Participates):
             if not work.done() or work.exception() is None:
                 await talk.agree()
             result = await talk.work(work)
-        finally:
+        except BaseException:
+            # The tool's last steps belong to the conversation, and so does an exception in them.
             work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            raise
         await talk.say(Performative.INFORM, result)
 
 

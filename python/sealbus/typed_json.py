@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NewType, NotRequired, Required, Type
 from sealbus._sealbus import ObjectReader
 from sealbus.plain_json import field_name
 
-__all__ = ["Misfit", "Reader", "reader", "resolved"]
+__all__ = ["Misfit", "Reader", "is_required", "reader", "required_keys", "resolved"]
 
 Reader = Callable[[Any], Any]
 
@@ -254,12 +254,12 @@ class _Readers:
             bound = dict(zip(parameters, arguments, strict=False))
             hints = {name: _substitute(hint, bound) for name, hint in hints.items()}
         if typing.is_typeddict(container):
-            required = _required_keys(container)
+            required = required_keys(container)
             fields = [_field(name, name, self.of(hint), name in required, hint) for name, hint in hints.items()]
             build: Callable[..., Any] = dict
         else:
             fields = [
-                _field(field.name, field_name(field), self.of(hints[field.name]), _is_required(field), hints[field.name])
+                _field(field.name, field_name(field), self.of(hints[field.name]), is_required(field), hints[field.name])
                 for field in dataclasses.fields(container)
                 if field.init
             ]
@@ -301,10 +301,10 @@ def _recognises(kind: Any) -> Callable[[dict[str, Any]], bool]:
     container = get_origin(kind) or kind
     if dataclasses.is_dataclass(container):
         names = {field_name(field): field.name for field in dataclasses.fields(container)}
-        required = {field_name(field) for field in dataclasses.fields(container) if _is_required(field)}
+        required = {field_name(field) for field in dataclasses.fields(container) if is_required(field)}
     elif typing.is_typeddict(container):
         names = {name: name for name in container.__annotations__}
-        required = _required_keys(container)
+        required = required_keys(container)
     else:
         return lambda value: True
     hints = typing.get_type_hints(container)
@@ -327,7 +327,7 @@ def _field(
     return argument, name, _EXACT.get(read), read, kind if is_required else None
 
 
-def _required_keys(kind: Any) -> set[str]:
+def required_keys(kind: Any) -> set[str]:
     """The names that a TypedDict must have. `__required_keys__` alone does not know better of annotations that are text."""
     marks = {name: get_origin(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
     return {
@@ -337,7 +337,8 @@ def _required_keys(kind: Any) -> set[str]:
     }
 
 
-def _is_required(field: dataclasses.Field[Any]) -> bool:
+def is_required(field: dataclasses.Field[Any]) -> bool:
+    """Whether an object must have this field."""
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 

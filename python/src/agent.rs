@@ -29,7 +29,7 @@ use crate::pump::PyPump;
 use crate::runtime::{self, Owned};
 use crate::subscribing;
 
-/// One agent's access to the bus.
+/// The way of one agent to the bus.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "AgentHandle")]
 pub(crate) struct PyAgentHandle {
     aid: Aid,
@@ -148,12 +148,6 @@ impl PyAgentHandle {
     #[getter]
     fn platform(&self) -> &str {
         &self.platform
-    }
-
-    fn peer(&self, name: &str) -> PyResult<PyAid> {
-        self.with(|handle| handle.process().peer(name))?
-            .map(PyAid)
-            .map_err(|problem| error::aid(&problem))
     }
 
     /// Makes `pump` report mail and wishes under the number `mailbox`.

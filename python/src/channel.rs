@@ -28,7 +28,7 @@ pub(crate) fn qos(text: &str) -> PyResult<QosOverride> {
     text.parse().map_err(error::channel)
 }
 
-/// An event from a channel: a message to read, and the channel's header.
+/// An event from a channel: a `Message` to read, with the channel's own details.
 #[pyclass(frozen, extends = PyMessage, module = "sealbus", name = "ChannelEvent")]
 pub(crate) struct PyChannelEvent {
     event: ChannelEvent,
@@ -90,7 +90,7 @@ impl PyChannelEvent {
         self.event.header().qos.to_string()
     }
 
-    /// The user-defined parameters, without the prefix that marks them.
+    /// The properties with which it was published, by the names that filters use: the user-defined parameters without `X-`.
     #[getter]
     fn properties(slf: PyRef<'_, Self>) -> PyResult<Bound<'_, PyDict>> {
         let parameters = slf.as_super().as_super().view().user_defined();
@@ -101,19 +101,19 @@ impl PyChannelEvent {
         user_defined_to_python(slf.py(), properties)
     }
 
-    /// The node from whose log the event was read.
+    /// The node from whose log it was read, if any.
     #[getter]
     fn log(&self) -> Option<&str> {
         self.event.log()
     }
 
-    /// The number of earlier events that were not kept long enough.
+    /// The number of events before this one that the channel's retention had removed.
     #[getter]
     fn missed(&self) -> u64 {
         self.event.missed()
     }
 
-    /// Milliseconds since 1970.
+    /// The time of publishing, by its sender's clock: milliseconds since 1970.
     #[getter]
     fn published_ms(&self) -> u64 {
         self.event.header().published.unix_ms()
@@ -136,7 +136,7 @@ impl PyChannelEvent {
         })
     }
 
-    /// Tells the requester that this agent does not answer.
+    /// Declines this question, so that the asker does not wait for an answer.
     fn decline(&self) -> PyResult<()> {
         if let Some(source) = &self.source {
             source.get()?.decline(&self.event);

@@ -99,7 +99,7 @@ impl PyConversation {
     }
 }
 
-/// A name that no other conversation has.
+/// A unique name for a conversation.
 #[pyfunction]
 pub(crate) fn new_conversation_id() -> String {
     sealbus::new_conversation_id()

@@ -27,7 +27,7 @@ const PUMPS: u8 = 1;
 /// The loop's own descriptors may be ready.
 const DESCRIPTORS: u8 = 2;
 
-/// The place in which a loop's selector waits.
+/// The native half of a loop's selector: the selector waits in it.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "Driver")]
 pub(crate) struct PyDriver(Owned<Driver>);
 

@@ -7,7 +7,7 @@ use crate::acl::message::PyAclMessage;
 use crate::acl::{aid, performative};
 use crate::error;
 
-/// A condition on a message: its act, its conversation, its sender and more.
+/// A condition on a message: its performative, its conversation, its sender.
 #[pyclass(frozen, module = "sealbus", name = "Filter")]
 pub(crate) struct PyFilter(pub(crate) Filter);
 

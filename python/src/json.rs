@@ -130,7 +130,7 @@ type FieldParts = (
     Option<String>,
 );
 
-/// Makes values of a declared type, such as a dataclass, out of a JSON parser's values.
+/// Makes values of a type out of JSON objects.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "ObjectReader")]
 pub(crate) struct PyObjectReader {
     name: String,

@@ -11,7 +11,7 @@ use crate::acl::aid::{self, PyAid};
 use crate::acl::expression;
 use crate::error;
 
-/// A service that an agent offers, or the template of a search for it.
+/// Something that an agent offers, or the template of a search for it.
 #[pyclass(frozen, eq, module = "sealbus", name = "ServiceDescription")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct PyServiceDescription(pub(crate) ServiceDescription);
@@ -110,7 +110,7 @@ impl PyServiceDescription {
     }
 }
 
-/// An entry of the DF: an agent and the services it offers.
+/// An entry of the DF, an agent and its services, or the template of a search for entries.
 #[pyclass(frozen, eq, module = "sealbus", name = "DfAgentDescription")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct PyDfAgentDescription(pub(crate) DfAgentDescription);
@@ -188,7 +188,7 @@ impl PyDfAgentDescription {
     }
 }
 
-/// An entry of the AMS: an agent and its state.
+/// An entry of the AMS, an agent and its state, or the template of a search for entries.
 #[pyclass(frozen, eq, module = "sealbus", name = "AmsAgentDescription")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct PyAmsAgentDescription(pub(crate) AmsAgentDescription);

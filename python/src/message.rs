@@ -10,7 +10,7 @@ use crate::acl::message::PyAclMessage;
 use crate::delegation::PyDelegation;
 use crate::{body, error};
 
-/// A message that an agent received: an `AclMessage` to read, and the facts known about its sender.
+/// A message that an agent received: an `AclMessage` to read, with the provenance of its sender.
 #[pyclass(frozen, subclass, generic, extends = PyAclMessage, module = "sealbus", name = "Message")]
 pub(crate) struct PyMessage {
     pub(crate) provenance: Provenance,
@@ -155,7 +155,7 @@ impl PyMessage {
         self.provenance.is_trusted()
     }
 
-    /// If the message is the platform's notice of a failed delivery: the receiver, the message and the reason.
+    /// If the platform reports here that a message of this agent was not delivered: the receiver and the reason.
     #[getter]
     fn undelivered(slf: &Bound<'_, Self>) -> PyResult<Option<(String, String)>> {
         if !matches!(slf.get().provenance, Provenance::Platform) {

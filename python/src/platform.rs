@@ -16,7 +16,7 @@ use crate::error;
 use crate::pump::PyPump;
 use crate::runtime::Owned;
 
-/// A place on a platform: embedded, under a node, or joined with a ticket.
+/// A place on a platform: embedded, under a node, or with a ticket.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "PlatformHandle")]
 pub(crate) struct PyPlatformHandle(Owned<Arc<PlatformPlace>>);
 

@@ -16,7 +16,7 @@ use crate::acl::message::PyAclMessage;
 use crate::error;
 use crate::filter::PyFilter;
 
-/// One side of a conversation. Times are milliseconds after 1970.
+/// One side of a conversation, without any I/O. Times are milliseconds after 1970.
 #[pyclass(frozen, subclass, module = "sealbus._sealbus", name = "Side")]
 pub(crate) struct PySide(Side);
 
@@ -43,11 +43,11 @@ macro_rules! either {
     };
 }
 
-/// The conversation of an initiator with one participant, as it was when asked for.
+/// How far an initiator is with one participant.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "Branch")]
 pub(crate) struct PyBranch(Branch);
 
-/// A message that is no part of the conversation.
+/// A message that is no part of the conversation, and the answer that the standard asks for.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "Refused")]
 pub(crate) struct PyRefused(Refused);
 

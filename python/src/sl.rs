@@ -249,7 +249,8 @@ impl Source<'_, '_> {
             return Ok(Arguments::Positional(self.terms(&arguments, depth)?));
         };
         let mut parameters = Vec::with_capacity(slots.len());
-        for (name, value) in slots.iter() {
+        // Of a copy: code of a value may change them, which would be a panic.
+        for (name, value) in slots.copy()?.iter() {
             // A slot without a value is left out.
             if !value.is_none() {
                 let name: String = name.extract()?;

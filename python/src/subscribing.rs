@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
 use sealbus::channel::{
@@ -45,9 +46,14 @@ pub(crate) fn subscribe(
     }
     subscribing = subscribing.limits(limits);
     match option::<String>(options, "takes")?.as_deref() {
+        None | Some("events") => {}
         Some("requests") => subscribing = subscribing.only_requests(),
         Some("all") => subscribing = subscribing.answering(),
-        _ => {}
+        Some(other) => {
+            return Err(PyValueError::new_err(format!(
+                "there is no takes='{other}': it is 'events', 'requests' or 'all'"
+            )));
+        }
     }
     if let Some(name) = option::<String>(options, "durable")? {
         subscribing = subscribing.durable(name).since(Replay::Resume);

@@ -1,12 +1,31 @@
 """Messages, agent identifiers and encodings."""
 
+import copy
 import pickle
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import sealbus
-from sealbus import AID, AclError, AclMessage, DecodeError, EncodeError, Filter, Performative, acl
+from sealbus import (
+    AID,
+    AclError,
+    AclMessage,
+    AgentFailed,
+    BodyError,
+    ConversationError,
+    ConversationTimeout,
+    DecodeError,
+    DirectoryError,
+    EncodeError,
+    Filter,
+    FilterError,
+    Performative,
+    Refuse,
+    RequestTimeout,
+    SealbusError,
+    acl,
+)
 
 
 def full_message() -> AclMessage:
@@ -55,10 +74,30 @@ def test_an_illegal_name_is_refused(name: str) -> None:
 
 def test_aids_and_messages_can_be_pickled() -> None:
     aid = AID("seller@factory", addresses=["http://a/acc"], user_defined={"X-n": 1})
-    copy = pickle.loads(pickle.dumps(aid))
-    assert (copy, copy.addresses, copy.user_defined) == (aid, aid.addresses, aid.user_defined)
+    again = pickle.loads(pickle.dumps(aid))
+    assert (again, again.addresses, again.user_defined) == (aid, aid.addresses, aid.user_defined)
     message = full_message()
     assert pickle.loads(pickle.dumps(message)) == message
+
+
+ERRORS: list[SealbusError] = [
+    AgentFailed("anna@home", "setup raised ValueError"),
+    BodyError("$.hours", "expected float, got str"),
+    ConversationError("anna@home", "ben refused", "refused", AclMessage("refuse", "anna")),
+    ConversationTimeout("anna@home", "ben did not answer", "timed-out"),
+    DecodeError("expected '('", 7),
+    DirectoryError("anna@home", "the DF refused", "unauthorised"),
+    EncodeError("too long", "content"),
+    FilterError("there is no variable", 3, 1, 4),
+    Refuse("busy"),
+    RequestTimeout("anna@home", "ben did not reply"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_errors_can_be_pickled_and_copied(error: SealbusError) -> None:
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 # ----- messages

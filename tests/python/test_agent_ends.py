@@ -3,11 +3,26 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from datetime import datetime, time, timedelta, tzinfo
 
 import pytest
 import uvloop
 
-from sealbus import AclMessage, Agent, AgentFailed, AgentStopped, EventLoop, Message, Platform, PlatformError
+from sealbus import (
+    AclMessage,
+    Agent,
+    AgentFailed,
+    AgentStopped,
+    EventLoop,
+    Message,
+    Platform,
+    PlatformError,
+    at,
+    on,
+    on_request,
+    once,
+)
+from sealbus.testing import TestBed
 
 from test_agents import Echo
 
@@ -63,6 +78,23 @@ async def test_an_agent_that_is_to_stop_takes_few_of_the_messages_that_are_there
         await platform.start(Reader("reader"))
         await platform.wait()
     assert 0 < taken < 100
+
+
+async def test_an_agent_that_is_to_stop_takes_no_more_rows_of_messages() -> None:
+    taken = 0
+
+    class Reader(Agent):
+        async def setup(self) -> None:
+            nonlocal taken
+            await self.send_many([AclMessage("inform", self.aid)] * 1000)
+            self.stop()
+            while True:
+                taken += len(await self.receive_many(1))
+
+    async with Platform() as platform:
+        await platform.start(Reader("reader"))
+        await platform.wait()
+    assert taken < 100
 
 
 async def test_leaving_the_platform_ends_hooks_that_wait() -> None:
@@ -189,3 +221,121 @@ def test_agents_live_in_any_loop() -> None:
     for factory in [asyncio.new_event_loop, uvloop.new_event_loop, EventLoop] * 3:
         with asyncio.Runner(loop_factory=factory) as runner:
             assert runner.run(converse()) == "hello"
+
+
+class Odd(BaseException):
+    """As a panic of the native half, or the end of a test inside a hook."""
+
+
+@pytest.mark.parametrize("hook", ["setup", "in turn", "side by side", "behaviour", "teardown"])
+async def test_an_exception_of_any_kind_is_the_failure_of_its_agent(hook: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Faulty(Agent):
+        def fail(self, here: str) -> None:
+            if hook == here:
+                raise Odd("out of order")
+
+        async def setup(self) -> None:
+            self.fail("setup")
+
+        @on("inform")
+        async def in_turn(self, message: Message) -> None:
+            self.fail("in turn")
+
+        @on("propose", concurrency=2)
+        async def side_by_side(self, message: Message) -> None:
+            self.fail("side by side")
+
+        @once
+        async def behave(self) -> None:
+            self.fail("behaviour")
+
+        async def teardown(self) -> None:
+            self.fail("teardown")
+
+    with caplog.at_level(logging.CRITICAL, "sealbus"), pytest.raises(AgentFailed, match="raised Odd: out of order"):
+        async with Platform() as platform:
+            faulty, anna = await platform.start(Faulty("faulty")), await platform.start(Agent("anna"))
+            for act in ("inform", "propose"):
+                await anna.send(AclMessage(act, "faulty"))
+            if hook == "teardown":
+                faulty.stop()
+            async with asyncio.timeout(60):
+                await faulty._living.ended()
+
+
+class Nowhere(tzinfo):
+    """A time zone that cannot be looked up."""
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        raise ValueError("there is no such zone")
+
+    def dst(self, when: datetime | None) -> timedelta:
+        raise ValueError("there is no such zone")
+
+    def tzname(self, when: datetime | None) -> str:
+        return "nowhere"
+
+
+async def test_a_schedule_that_raises_is_the_failure_of_its_agent(caplog: pytest.LogCaptureFixture) -> None:
+    class Clerk(Agent):
+        @at(time(6, 30, tzinfo=Nowhere()))
+        async def open(self) -> None: ...
+
+    with caplog.at_level(logging.CRITICAL, "sealbus"), pytest.raises(AgentFailed, match="open raised ValueError: there is no such"):
+        async with Platform() as platform:
+            await platform.start(Clerk("clerk"))
+            async with asyncio.timeout(60):
+                await platform.wait()
+
+
+async def test_an_agent_that_hears_of_lost_messages_at_the_end_has_time_for_its_teardown(
+    testbed: TestBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(Agent):
+        def __init__(self) -> None:
+            super().__init__("slow")
+            self.heard: list[Message] = []
+            self.has_left = False
+
+        async def on_message(self, message: Message) -> None:
+            self.heard.append(message)
+            await self.clock.sleep(4)
+
+        async def teardown(self) -> None:
+            await self.clock.sleep(4)
+            self.has_left = True
+
+    slow, probe = await testbed.start(Slow()), await testbed.probe()
+    await probe.send(AclMessage("inform", "slow"))
+    await testbed.clock.advance(5)
+    # As in a process that the platform has given up.
+    lost = slow.heard.copy()
+    monkeypatch.setattr(slow._living.handle, "try_receive_failure", lambda: lost.pop() if lost else None)
+    testbed.stop()
+    async with asyncio.timeout(60):
+        await testbed._is_told_to_stop.wait()
+        await testbed.clock.run(testbed.wait())
+    assert slow.has_left and len(slow.heard) == 2
+
+
+async def test_an_agent_that_has_left_is_not_kept_by_conversations_that_take_late_messages(platform: Platform) -> None:
+    class Clerk(Agent):
+        @on_request()
+        async def work(self, request: Message) -> str:
+            return "done"
+
+    async def note(message: Message) -> None: ...
+
+    clerk, guest = await platform.start(Clerk("clerk")), await platform.start(Agent("guest"))
+    async with guest.request_action("x", to="clerk", timeout=60) as asked:
+        asked.late = note
+        assert (await asked.result()).text == "done"
+    life, known = guest._living, platform.pump._mailboxes
+    async with asyncio.timeout(60):
+        while clerk._living.mailbox._owners:
+            await asyncio.sleep(0.001)
+        assert len(life.mailbox._owners) == 1 and len(known) == 3
+        guest.stop()
+        await life.ended()
+    # The clerk's is left.
+    assert not life.mailbox._owners and len(known) == 1

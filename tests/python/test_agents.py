@@ -1,6 +1,7 @@
 """Agents in conversation on an embedded platform."""
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator
 
 import pytest
@@ -56,6 +57,14 @@ async def test_a_message_arrives_as_it_was_sent(platform: Platform) -> None:
     assert received.provenance == "same-process"
     assert received.is_trusted
     assert received.undelivered is None
+
+
+async def test_a_copy_of_a_message_is_the_message(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    await anna.send(AclMessage("inform", "anna", "hello"))
+    message = await anna.receive(timeout=60)
+    assert copy.copy(message) is message
+    assert copy.deepcopy([message])[0] is message
 
 
 async def test_agents_are_who_they_say(platform: Platform) -> None:

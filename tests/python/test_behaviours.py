@@ -4,6 +4,7 @@ import asyncio
 import heapq
 import itertools
 import logging
+import math
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, time, timedelta, tzinfo
 
@@ -442,8 +443,11 @@ async def test_no_run_begins_while_the_agent_moves(platform: Platform, clock: Ha
 
 async def test_nonsense_is_refused(platform: Platform) -> None:
     anna = await platform.start(Agent("anna"))
-    with pytest.raises(ValueError, match="more than nothing"):
-        every(0)
+    for period in (0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="more than nothing"):
+            every(period)
+    with pytest.raises(ValueError, match="a number of seconds"):
+        every(1, delay=math.nan)
     with pytest.raises(TypeError, match="not a schedule"):
         anna.begin(anna.teardown, 1.0)  # type: ignore[arg-type]
 
@@ -486,3 +490,5 @@ async def test_a_clock_needs_only_to_call_later(clock: HandClock) -> None:
     with pytest.raises(TimeoutError):
         async with loop_clock.timeout(0.001):
             await loop_clock.sleep(60)
+    with pytest.raises(ValueError, match="not NaN"):
+        await loop_clock.sleep(math.nan)

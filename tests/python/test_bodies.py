@@ -7,7 +7,7 @@ import json
 import math
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, Literal, NewType, NotRequired, TypedDict, TypeVar
@@ -16,7 +16,7 @@ import pydantic
 import pytest
 from google.protobuf import struct_pb2, timestamp_pb2
 
-from sealbus import AclMessage, BodyError, EncodeError
+from sealbus import AclMessage, BodyError, EncodeError, sl
 from sealbus.body import decode, encode
 
 T = TypeVar("T")
@@ -330,6 +330,38 @@ def test_values_that_json_cannot_write_are_errors() -> None:
     for strange in (object(), {(1, 2): 3}, [1j]):
         with pytest.raises(TypeError):
             encode(strange)
+
+
+def test_a_dictionary_may_change_while_it_is_written() -> None:
+    class Growing(Mapping[str, int]):
+        def __iter__(self) -> Iterator[str]:
+            body["more"] = 1
+            return iter(())
+
+        def __len__(self) -> int:
+            return 0
+
+        def __getitem__(self, name: str) -> int:
+            raise KeyError(name)
+
+    body: dict[str, object] = {"first": Growing(), "last": 2}
+    assert json.loads(encode(body).content) == {"first": {}, "last": 2}
+
+    class Shifting:
+        def _sl_term(self) -> str:
+            slots["more"] = 1
+            return "first"
+
+    slots: dict[str, object] = {"a": Shifting(), "b": 2}
+    assert sl.write(sl.Predicate("p", slots)) == "((p :a first :b 2))"
+
+    class Counting(int):
+        def __str__(self) -> str:
+            parameters["X-more"] = 1
+            return "7"
+
+    parameters: dict[str, Any] = {"X-a": Counting(7), "X-b": 2}
+    assert AclMessage("inform", user_defined=parameters).user_defined == {"X-a": 7, "X-b": 2}
 
 
 def test_types_that_json_cannot_say_are_errors() -> None:

@@ -1,13 +1,14 @@
 """A task that is cancelled while it sends or waits: nothing is lost by that, and nothing is done twice when it tries again."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from sealbus import AclMessage, Agent, ChannelEvent, Message, Platform, on, on_question
-from sealbus.handlers import CUT_OFF
+from sealbus import AclMessage, Agent, AgentFailed, ChannelEvent, Message, Platform, cyclic, on, on_question
+from sealbus.handlers import CUT_OFF, FAILED
 
 
 @pytest.fixture
@@ -115,3 +116,112 @@ async def test_a_wait_for_an_event_that_is_cancelled_takes_no_wake_up_with_it(pl
     await anna.publish("/news", "hello")
     async with asyncio.timeout(10):
         assert (await first).text == "hello"
+
+
+async def test_answers_that_a_cancelled_wait_for_all_had_taken_come_again(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_answer = asyncio.Event()
+
+    class Shop(Agent):
+        @on_question("/wanted/tea")
+        async def wanted(self, question: ChannelEvent) -> None:
+            if self.name == "slow":
+                await may_answer.wait()
+            await self.reply(question, "propose", self.name)
+
+    for name in ("quick", "slow"):
+        await platform.start(Shop(name))
+    buyer = await platform.start(Agent("buyer"))
+    replies = (await buyer.channel("/wanted/tea")).request("who has tea?", timeout=60)
+    next_answer, waits, has_taken = replies.next, 0, asyncio.Event()
+
+    async def count() -> ChannelEvent | None:
+        nonlocal waits
+        waits += 1
+        if waits == 2:
+            has_taken.set()
+        return await next_answer()
+
+    monkeypatch.setattr(replies, "next", count)
+    waiting = asyncio.create_task(replies.all())
+    async with asyncio.timeout(60):
+        await has_taken.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    may_answer.set()
+    assert [reply.text for reply in await replies.all()] == ["quick", "slow"]
+    assert await replies.next() is None
+
+
+async def test_a_subscription_whose_beginning_is_cancelled_ends(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    async with await ben.subscribe("/other"):
+        pass
+    end_turn(ben)
+    subscribing = asyncio.ensure_future(ben.subscribe("/news"))
+    await asyncio.sleep(0)
+    subscribing.cancel()
+    # The exception keeps what its frames hold.
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await subscribing
+    assert (await anna.publish("/news", "hello")).here == 0
+    assert caught.type is asyncio.CancelledError
+
+
+async def wait_in_vain() -> None:
+    """Waits for something that another one cancels."""
+    task = asyncio.ensure_future(asyncio.sleep(60))
+    asyncio.get_running_loop().call_soon(task.cancel)
+    await task
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_a_handler_that_waits_for_a_cancelled_task_fails_and_its_agent_lives(
+    platform: Platform, caplog: pytest.LogCaptureFixture, concurrency: int
+) -> None:
+    class Clerk(Agent):
+        @on("request", concurrency=concurrency)
+        async def work(self, request: Message) -> None:
+            if request.text == "wait":
+                await wait_in_vain()
+            await self.reply(request, "inform", "done")
+
+    clerk, guest = await platform.start(Clerk("clerk")), await platform.start(Agent("guest"))
+    with caplog.at_level(logging.CRITICAL, "sealbus"):
+        reply = await guest.request(AclMessage("request", "clerk", "wait"), timeout=60)
+    assert (reply.performative, reply.text, clerk.failures) == ("failure", FAILED, 1)
+    reply = await guest.request(AclMessage("request", "clerk", "work"), timeout=60)
+    assert reply.text == "done"
+
+
+async def test_a_setup_that_waits_for_a_cancelled_task_fails() -> None:
+    class Clerk(Agent):
+        async def setup(self) -> None:
+            await wait_in_vain()
+
+    with pytest.raises(AgentFailed, match="setup raised RuntimeError: it waited for something that was cancelled"):
+        async with Platform() as platform:
+            await platform.start(Clerk("clerk"))
+            await platform.wait()
+
+
+async def test_a_behaviour_that_waits_for_a_cancelled_task_goes_on(
+    platform: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    goes_on = asyncio.Event()
+
+    class Sensor(Agent):
+        @cyclic
+        async def measure(self) -> None:
+            if not self.behaviours["measure"].failures:
+                await wait_in_vain()
+            goes_on.set()
+            await asyncio.Event().wait()
+
+    with caplog.at_level(logging.CRITICAL, "sealbus"):
+        sensor = await platform.start(Sensor("sensor"))
+        async with asyncio.timeout(60):
+            await goes_on.wait()
+    assert (sensor.failures, sensor.behaviours["measure"].runs) == (1, 2)

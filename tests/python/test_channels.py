@@ -138,6 +138,8 @@ async def test_what_is_wrong_is_said_with_its_place(platform: Platform) -> None:
             await anna.channel(address)
     with pytest.raises(ChannelError, match="ack=majority"):
         await anna.channel("/news", qos="ack=majority")
+    with pytest.raises(ValueError, match="takes='questions': it is 'events', 'requests' or 'all'"):
+        await anna.subscribe("/news", takes="questions")  # type: ignore[arg-type]
     channel = await anna.channel("cia://frank.kargl@de/dates/business/diary-agent")
     assert (channel.path, channel.agent) == ("/dates/business", "diary-agent")
 

@@ -285,6 +285,37 @@ async def test_an_iterated_contract_net_goes_on_with_some(platform: Platform) ->
     await settled(lambda: [it.rejections for it in hagglers] == [1, 0, 1])
 
 
+async def test_bidders_that_have_left_are_not_called_again(platform: Platform) -> None:
+    left = asyncio.Event()
+
+    class Leaver(Agent):
+        @on("cfp")
+        async def bid(self, call: Message) -> None:
+            await self.reply(call, "propose", Price(1))
+            await self.reply(call, "not-understood", "gone")
+            left.set()
+
+    class Steady(Agent):
+        @on_iterated_contract_net(Task)
+        async def bid(self, call: Message[Task]) -> Price:
+            await left.wait()
+            return Price(call.body.hours)
+
+        @bid.perform
+        async def work(self, order: Order[Price]) -> str:
+            return "done"
+
+    await platform.start(Leaver("leaver"))
+    await platform.start(Steady("steady"))
+    buyer = await platform.start(Agent("buyer"))
+    async with buyer.iterated_contract_net(Task(3), to=["leaver", "steady"], reply=Price, timeout=60) as net:
+        gone, _ = sorted(net.proposals, key=lambda proposal: proposal.body.euros)
+        [bid] = await net.call_again(Task(2))
+        with pytest.raises(ConversationError, match="gone"):
+            await gone.accept(timeout=60)
+        assert (await bid.accept(result=str, timeout=60)).body == "done"
+
+
 async def test_hostile_participants_do_not_disturb_a_conversation(platform: Platform) -> None:
     class Hostile(Agent):
         @on("cfp")

@@ -1,12 +1,13 @@
-"""An agent on its way to another node: its state, and a stop meanwhile."""
+"""An agent on its way to another node: its state, its tasks, and a stop meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, cast
 
 import pytest
 
-from sealbus import AclMessage, Agent, Message, Platform
+from sealbus import AID, AclMessage, Agent, AgentStopped, Message, Platform, Subscription, on_request
+from sealbus._sealbus import AgentHandle
 
 
 @pytest.fixture
@@ -72,3 +73,77 @@ async def test_a_stop_does_not_cut_off_a_move(platform: Platform, monkeypatch: p
         goes_on_elsewhere.set_result(False)
         await life.ended()
     assert mover.has_left and life.failure is None
+
+
+class Away:
+    """An agent's access to the bus while its state is handed over: there is none."""
+
+    def __init__(self, handle: AgentHandle) -> None:
+        self._handle = handle
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("aid", "name", "platform"):
+            return getattr(self._handle, name)
+        raise AgentStopped(self._handle.aid.name, "has left the platform")
+
+
+class Mover(Agent):
+    news: Subscription[Any]
+
+    async def setup(self) -> None:
+        self.news = await self.df.subscribe("tea")
+
+
+WAYS: dict[str, Callable[[Mover], Coroutine[Any, Any, object]]] = {
+    "channel": lambda mover: mover.channel("/one"),
+    "publish": lambda mover: mover.publish("/two", "hello"),
+    "subscribe": lambda mover: mover.subscribe("/three"),
+    "request": lambda mover: mover.request_action("x", to="ben", timeout=60)._ask(),
+    "cancel": lambda mover: mover.news.cancel(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_task_waits_until_it_is_known_where_its_agent_goes_on(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    class Ben(Agent):
+        @on_request()
+        async def work(self, request: Message) -> str:
+            return "done"
+
+    await platform.start(Ben("ben"))
+    mover = await platform.start(Mover("mover"))
+    life, handle = mover._living, mover._living.handle
+    is_away, may_go_on = asyncio.Event(), asyncio.Event()
+    call = platform.pump.call
+
+    async def hold(begin: Callable[..., None], *arguments: Any) -> Any:
+        if getattr(begin, "__name__", "") != "hand_over":
+            return await call(begin, *arguments)
+        life.handle = cast(AgentHandle, Away(handle))
+        is_away.set()
+        await may_go_on.wait()
+        life.handle = handle
+        handle.decline_move("it stays")
+        return False
+
+    monkeypatch.setattr(platform.pump, "call", hold)
+    async with asyncio.timeout(60):
+        freeze(mover)
+        await is_away.wait()
+        task = mover.create_task(WAYS[way](mover))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not task.done()
+        may_go_on.set()
+        await task
+    assert life.failure is None and not life.is_stopping
+
+
+async def test_an_agent_tells_names_wherever_it_is(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    anna.stop()
+    await anna._living.ended()
+    assert anna.peer("ben") == AID(f"ben@{platform.name}")
+    assert anna.peer("ben@elsewhere") == AID("ben@elsewhere")

@@ -132,6 +132,30 @@ def test_a_signal_lets_all_agents_leave(number: signal.Signals, tmp_path: Path) 
     assert "Traceback" not in output
 
 
+STARTING = """
+import sealbus
+from sealbus import platform
+
+class Slow(platform.Platform):
+    async def _open(self, agent, name):
+        print("ready", flush=True)
+        await self._is_told_to_stop.wait()
+        return await super()._open(agent, name)
+
+platform.Platform = Slow
+sealbus.run(sealbus.Agent("anna"))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_start_is_no_failure(number: signal.Signals, tmp_path: Path) -> None:
+    with started(STARTING, tmp_path) as process:
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, output
+    assert "Traceback" not in output
+
+
 @pytest.mark.parametrize("loop", ["sealbus.EventLoop", "asyncio.new_event_loop"])
 def test_an_interruption_reaches_a_program_that_waits(loop: str, tmp_path: Path) -> None:
     text = f"""

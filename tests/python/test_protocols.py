@@ -34,6 +34,7 @@ from sealbus import (
     on_request_when,
     on_subscribe,
 )
+from sealbus.testing import TestBed
 
 
 @pytest.fixture
@@ -232,36 +233,45 @@ class Collector(Agent):
         self.bought.append(order.call.body)
 
 
-async def test_an_english_auction_ends_with_the_highest_bid(platform: Platform) -> None:
-    collectors = [await platform.start(Collector(f"collector-{limit}", limit)) for limit in (20, 45, 30)]
-    seller = await platform.start(Witness("seller"))
+async def test_an_english_auction_ends_with_the_highest_bid(testbed: TestBed) -> None:
+    collectors = [await testbed.start(Collector(f"collector-{limit}", limit)) for limit in (20, 45, 30)]
+    seller = await testbed.start(Witness("seller"))
     names = [collector.aid for collector in collectors]
-    async with seller.english_auction("a vase", to=names, timeout=0.7) as auction:
-        price = 10
-        while await auction.call(price):
-            price += 10
-        # It depends on who was first at the lower prices.
-        assert price in (40, 50) and auction.leader is not None
-        deal = await auction.sell(timeout=60)
-        assert deal.text == "collector-45 pays"
-    assert collectors[1].bought == [price - 10]
-    async with seller.english_auction("a vase", to=names, timeout=0.2) as auction:
-        assert await auction.call(100) is None
-        with pytest.raises(ProtocolError, match="nobody has bid"):
-            await auction.sell()
+
+    async def hold() -> None:
+        async with seller.english_auction("a vase", to=names, timeout=1) as auction:
+            price = 10
+            while await auction.call(price):
+                price += 10
+            # It depends on who was first at the lower prices.
+            assert price in (40, 50) and auction.leader is not None
+            deal = await auction.sell(timeout=60)
+            assert deal.text == "collector-45 pays"
+        assert collectors[1].bought == [price - 10]
+        async with seller.english_auction("a vase", to=names, timeout=1) as auction:
+            assert await auction.call(100) is None
+            with pytest.raises(ProtocolError, match="nobody has bid"):
+                await auction.sell()
+
+    await testbed.clock.run(hold())
     assert not seller.stray
 
 
-async def test_a_dutch_auction_sells_to_the_first_bid(platform: Platform) -> None:
-    collectors = [await platform.start(Collector(f"collector-{limit}", limit)) for limit in (20, 45, 30)]
-    seller = await platform.start(Witness("seller"))
-    sold = []
-    async with seller.dutch_auction("tulips", to=[it.aid for it in collectors], timeout=0.5) as auction:
-        for price in (50, 40, 35):
-            if sale := await auction.call(price):
-                sold.append((sale.agent.local_name, price))
+async def test_a_dutch_auction_sells_to_the_first_bid(testbed: TestBed) -> None:
+    collectors = [await testbed.start(Collector(f"collector-{limit}", limit)) for limit in (20, 45, 30)]
+    seller = await testbed.start(Witness("seller"))
+    sold: list[tuple[str, int]] = []
+
+    async def hold() -> None:
+        async with seller.dutch_auction("tulips", to=[it.aid for it in collectors], timeout=1) as auction:
+            for price in (50, 40, 35):
+                if sale := await auction.call(price):
+                    sold.append((sale.agent.local_name, price))
+
+    await testbed.clock.run(hold())
     assert sold == [("collector-45", 40), ("collector-45", 35)]
-    await settled(lambda: collectors[1].bought == [40, 35])
+    await testbed.clock.settle()
+    assert collectors[1].bought == [40, 35]
     assert not seller.stray
 
 
@@ -325,15 +335,18 @@ async def test_nothing_is_left_of_ended_conversations(platform: Platform) -> Non
 
 
 async def test_a_late_answer_is_dropped_and_counted(platform: Platform) -> None:
+    is_late = asyncio.Event()
+
     class Late(Agent):
         @on("request")
         async def serve(self, request: Message) -> None:
-            await asyncio.sleep(0.3)
+            await is_late.wait()
             await self.reply(request, "inform", "late")
 
     await platform.start(Late("late"))
     guest = await platform.start(Witness("guest"))
     with pytest.raises(ConversationTimeout):
         await guest.request_action("x", to="late", timeout=0.1)
+    is_late.set()
     await settled(lambda: guest.late_messages)
     assert not guest.stray

@@ -54,3 +54,19 @@ async def test_an_exception_with_the_log_keeps_no_agent_from_its_news(monkeypatc
                 assert (await waiting).text == "hello"
             patched.undo()
     assert {type(context["exception"]) for context in reported} == {OSError}
+
+
+async def test_a_log_that_raises_at_the_end_keeps_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+
+    def fail() -> None:
+        raise OSError("no room on the disk")
+
+    platform = await Platform().open()
+    platform.pump.listen(lambda: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(platform.pump, "_has_log", True)
+        patched.setattr("sealbus.pump.log.flush", fail)
+        with pytest.raises(OSError, match="no room"):
+            await platform.close()
+    assert not platform.pump._mailboxes and not platform.pump._futures

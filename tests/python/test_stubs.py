@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -79,3 +80,47 @@ def test_classes_have_what_the_stub_tells(name: str) -> None:
             assert inspect.isgetsetdescriptor(value), f"{name}.{member} is no property"
         elif not member.startswith("__") or member == "__new__":
             assert has(value) == parameters(function), f"{name}.{member}"
+
+
+def test_the_stub_tells_which_values_have_no_hash() -> None:
+    values = [
+        sealbus.AID("anna"),
+        sealbus.AclMessage("inform"),
+        sealbus.ServiceDescription(),
+        sealbus.DfAgentDescription(),
+        sealbus.AmsAgentDescription(),
+    ]
+    compared = {name for name, node in told_classes().items() if "__eq__" in told_functions(node.body)}
+    assert {type(value).__name__ for value in values} == compared
+    for value in values:
+        body = told_classes()[type(value).__name__].body
+        told = [node.target.id for node in body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
+        if "__hash__" in told:
+            with pytest.raises(TypeError, match="unhashable"):
+                hash(value)
+        else:
+            hash(value)
+
+
+# ``code``, `code` and :role:`code`.
+MARKUP = re.compile(r":\w+:`~?([^`]*)`|``?([^`]*)``?")
+
+
+def plain(text: str) -> str:
+    """A docstring in one line, without markup."""
+    return " ".join(MARKUP.sub(lambda found: found[1] or found[2] or "", text).split())
+
+
+def test_the_docstrings_of_the_module_begin_as_the_stub_tells() -> None:
+    pairs: list[tuple[object, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]] = []
+    for name, function in told_functions(STUB.body).items():
+        pairs.append((getattr(_sealbus, name), function))
+    for name, told in told_classes().items():
+        native = getattr(_sealbus, name)
+        pairs.append((native, told))
+        members = told_functions(told.body).items()
+        pairs += [(getattr(native, member), function) for member, function in members if not member.startswith("_")]
+    for value, node in pairs:
+        said, stated = value.__doc__, ast.get_docstring(node)
+        if said and stated:
+            assert plain(stated).startswith(plain(said)), node.name

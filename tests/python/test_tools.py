@@ -24,6 +24,8 @@ from sealbus import (
     ServiceDescription,
     tool,
 )
+from sealbus.participation import Over
+from sealbus.tools import Service
 
 
 @dataclass
@@ -324,3 +326,38 @@ async def test_two_tools_and_no_name_are_not_understood(writer: Writer, asker: A
     await asker.send(AclMessage("request", "writer", body=Prompt("a")))
     await until(lambda: writer.strays)
     assert Filter("request").takes(writer.strays[0])
+
+
+async def test_a_tool_ends_before_its_place_is_free(
+    platform: Platform, asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaning, may_end = asyncio.Event(), asyncio.Event()
+
+    class Careful(Agent):
+        is_clean = False
+
+        @tool
+        async def work(self, count: Count) -> int:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cleaning.set()
+                await may_end.wait()
+                self.is_clean = True
+            return count.upto
+
+    async def agree(talk: Service) -> None:
+        # The asker has cancelled meanwhile.
+        raise Over
+
+    monkeypatch.setattr(Service, "agree", agree)
+    careful = await platform.start(Careful("careful"))
+    await asker.send(AclMessage("request", "careful", body=Count(1), conversation_id="x", reply_with="r"))
+    await cleaning.wait()
+    [taker] = careful._living.handlers._takers
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert taker.running
+    may_end.set()
+    await until(lambda: not taker.running)
+    assert careful.is_clean

@@ -140,6 +140,8 @@ pub(crate) fn user_defined_from_python(
     let Some(parameters) = parameters else {
         return Ok(Vec::new());
     };
+    // Of a copy: code of a value may change them, which would be a panic.
+    let parameters = parameters.copy()?;
     parameters
         .iter()
         .map(|(name, value)| Ok((name.extract()?, expression::from_python(&value)?)))

@@ -12,9 +12,9 @@ use sealbus_fipa::{bitefficient, string};
 use crate::acl::{aid, expression, performative};
 use crate::{body, error};
 
-/// A message: its act, its sender and receivers, and its content.
+/// A message (FIPA00061): its act, its sender, its receivers and its content.
 ///
-/// A message never changes; `replace` makes another one.
+/// It never changes; `replace` makes another one.
 #[pyclass(frozen, subclass, module = "sealbus", name = "AclMessage")]
 pub(crate) struct PyAclMessage(Body);
 
@@ -238,7 +238,8 @@ impl PyAclMessage {
         }))
     }
 
-    /// The same message with some parameters changed.
+    /// The same message with some parameters changed. None removes one; a body that is None removes the content with its
+    /// language and ontology.
     #[pyo3(signature = (**changes))]
     fn replace(&self, changes: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut message = self.to_message();
@@ -286,9 +287,10 @@ impl PyAclMessage {
         Ok(Self::new(message))
     }
 
-    /// An answer to this message, in the same conversation, protocol, language and ontology. It goes to the message's
-    /// `reply_to`, or else to its sender. Content that is neither text nor bytes is a body, whose language replaces the
-    /// message's; text and bytes are in no language if the message's is that of a body, such as JSON.
+    /// An answer to this message: to its `reply_to` or else its sender, in the same conversation, protocol, language and
+    /// ontology, with `in_reply_to` set to its `reply_with`. Content that is neither text nor bytes is a body, whose
+    /// language replaces the message's; text and bytes have no language if the message's language is that of a body, such
+    /// as JSON.
     #[pyo3(signature = (performative, content = None))]
     fn create_reply(
         &self,
@@ -307,6 +309,15 @@ impl PyAclMessage {
         let mut reply = view.create_reply(act);
         body::put(&mut reply, said)?;
         Ok(Self::new(reply))
+    }
+
+    /// It never changes, so a copy is the message itself, with its class and its provenance.
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf.clone()
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

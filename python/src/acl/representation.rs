@@ -95,7 +95,7 @@ pub(crate) fn representation_name(representation: &str) -> PyResult<&'static str
     Ok(named(representation)?.name())
 }
 
-/// The encoding of these bytes, recognised by their beginning.
+/// The encoding of these bytes, recognised by the first ones; None if they do not show it.
 #[pyfunction]
 pub(crate) fn detect(data: &[u8]) -> Option<&'static str> {
     sealbus_fipa::detect(data).map(Representation::short_name)

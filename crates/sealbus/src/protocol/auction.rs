@@ -76,8 +76,9 @@ impl Auction {
     }
 
     /// Calls for bids, for example at a price, and waits until every bidder has bid or `within` has passed. Returns the
-    /// bids in the order in which they came. Bids of the round before that were not accepted are rejected. A leader that
-    /// has not bid against itself leads on, and is asked again once another bid is accepted.
+    /// bids in the order in which they came, without those of bidders that have left since. Bids of the round before that
+    /// were not accepted are rejected. A leader that has not bid against itself leads on, and is asked again once another
+    /// bid is accepted.
     pub async fn call(
         &mut self,
         call: impl Into<WrittenBody>,
@@ -113,10 +114,17 @@ impl Auction {
             }
         };
         self.exchange.until(is_over, each).await?;
+        bids.retain(|bid| {
+            let branch = bid.sender.as_ref().and_then(|it| self.state().branch(it));
+            branch.is_some_and(|it| it.outcome().is_none())
+        });
         Ok(bids)
     }
 
     /// Accepts a bid, and rejects the others of its round.
+    ///
+    /// # Errors
+    /// [`ProtocolError::NotAllowed`] names the bidder if it has left. The other bids of the round then wait for a decision.
     pub async fn accept(
         &mut self,
         bid: &Message,

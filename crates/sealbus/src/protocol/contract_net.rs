@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_protocols::{
-    CONTRACT_NET, ITERATED_CONTRACT_NET, Initiator, Outcome, Protocol, Stage, To,
+    ActError, CONTRACT_NET, ITERATED_CONTRACT_NET, Initiator, Outcome, Protocol, Stage, To,
 };
 
 use super::error::ProtocolError;
@@ -136,7 +136,8 @@ impl ContractNet {
     /// Accepts a proposal, and waits for its result for at most `within`.
     ///
     /// # Errors
-    /// [`ProtocolError::TurnedDown`] if the bidder fails, [`ProtocolError::Silent`] if it says nothing in time.
+    /// [`ProtocolError::TurnedDown`] if the bidder fails or has left, [`ProtocolError::Silent`] if it says nothing in time,
+    /// [`ProtocolError::Expired`] if the time that its proposal gave is over.
     pub async fn accept(
         &mut self,
         proposal: &Message,
@@ -148,7 +149,7 @@ impl ContractNet {
     }
 
     /// Accepts several proposals, and waits until each has a result or `within` has passed. The results are in the order of
-    /// the proposals.
+    /// the proposals. A bidder that has left since its proposal has an error as its result, and the others are accepted.
     pub async fn accept_all<'m>(
         &mut self,
         proposals: impl IntoIterator<Item = &'m Message>,
@@ -161,7 +162,11 @@ impl ContractNet {
             .into_iter()
             .filter_map(|proposal| proposal.sender.clone())
             .collect();
-        self.exchange.send(To::Agents(&chosen), &accept).await?;
+        let accepted = match self.exchange.send_to_open(&chosen, &accept) {
+            // All have left, and the results say so.
+            Err(ProtocolError::NotAllowed(ActError::Nobody { .. })) => Vec::new(),
+            accepted => accepted?,
+        };
         let has_ended = |state: &Initiator, agent: &Aid| {
             state.branch(agent).is_none_or(|it| it.outcome().is_some())
         };
@@ -172,8 +177,15 @@ impl ContractNet {
             .await?;
         let result = |agent: &Aid| {
             let from = |it: &&Message| it.sender.as_ref().is_some_and(|it| it.name == agent.name);
-            self.exchange
-                .result(agent, last.iter().rfind(from).cloned())
+            let last = self.refused.iter().chain(&last).rfind(from).cloned();
+            match self.exchange.result(agent, last) {
+                Err(ProtocolError::Silent(agent))
+                    if !accepted.iter().any(|it| it.name == agent) =>
+                {
+                    Err(ProtocolError::Expired(agent))
+                }
+                result => result,
+            }
         };
         Ok(chosen.iter().map(result).collect())
     }
@@ -198,10 +210,10 @@ pub(super) async fn reject_all(
     exchange: &mut Exchange,
     reject: &AclMessage,
 ) -> Result<(), ProtocolError> {
-    if exchange.state().at(Stage::Proposed).next().is_none() {
-        return Ok(());
+    match exchange.send(To::Stage(Stage::Proposed), reject).await {
+        Err(ProtocolError::NotAllowed(ActError::Nobody { .. })) => Ok(()),
+        sent => sent,
     }
-    exchange.send(To::Stage(Stage::Proposed), reject).await
 }
 
 /// The proposals of an iterated contract net; see [`Voice::iterated_contract_net`].
@@ -210,7 +222,7 @@ pub struct IteratedContractNet(ContractNet);
 
 impl IteratedContractNet {
     /// Calls the authors of these proposals again, on other terms, and rejects the other proposals. Then
-    /// [`proposals`](ContractNet::proposals) returns the new proposals.
+    /// [`proposals`](ContractNet::proposals) returns the new proposals. Authors that have left are not called.
     pub async fn call_again(
         &mut self,
         authors: &[Message],
@@ -221,7 +233,7 @@ impl IteratedContractNet {
         let chosen: Vec<Aid> = authors.iter().filter_map(|it| it.sender.clone()).collect();
         let call = saying(Performative::Cfp, call);
         let call = net.exchange.time().with_deadline(call, within);
-        net.exchange.send(To::Agents(&chosen), &call).await?;
+        net.exchange.send_to_open(&chosen, &call)?;
         reject_all(
             &mut net.exchange,
             &AclMessage::new(Performative::RejectProposal),

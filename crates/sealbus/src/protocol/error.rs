@@ -1,7 +1,8 @@
 //! The errors of a protocol's conversation.
 
+use std::fmt;
+
 use sealbus_bus::{ConversationOpen, SendError};
-use sealbus_protocols::Refused;
 
 use crate::body::BodyError;
 use crate::context::ReceiveError;
@@ -40,7 +41,7 @@ pub enum ProtocolError {
         /// The problem with the message.
         reason: String,
     },
-    /// The agent has an open conversation of this name with the other side.
+    /// The agent has an open conversation of this name.
     #[error(transparent)]
     Open(#[from] ConversationOpen),
     /// The agent takes part in as many conversations as it may.
@@ -84,10 +85,10 @@ impl From<DirectoryError> for ProtocolError {
 }
 
 impl ProtocolError {
-    pub(super) fn not_opening(message: &Message, refused: &Refused) -> ProtocolError {
+    pub(super) fn not_opening(message: &Message, reason: impl fmt::Display) -> ProtocolError {
         ProtocolError::NotOpening {
             message: message.to_string(),
-            reason: refused.reason.to_string(),
+            reason: reason.to_string(),
         }
     }
 }

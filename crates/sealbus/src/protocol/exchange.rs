@@ -114,6 +114,29 @@ impl Exchange {
         Ok(self.put_out(messages)?)
     }
 
+    /// Sends a further message to those of these agents whose conversation goes on. Returns them.
+    ///
+    /// # Errors
+    /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act for one of them, or the conversation has ended
+    /// with all.
+    pub(super) fn send_to_open(
+        &mut self,
+        agents: &[Aid],
+        message: &AclMessage,
+    ) -> Result<Vec<Aid>, ProtocolError> {
+        let now = self.time.now();
+        let notices = self.machine.advance(now);
+        self.put_out(notices)?;
+        let is_open = |agent: &&Aid| {
+            let branch = self.machine.branch(agent);
+            branch.is_none_or(|it| it.outcome().is_none())
+        };
+        let open: Vec<Aid> = agents.iter().filter(is_open).cloned().collect();
+        let messages = self.machine.send(To::Agents(&open), message, now)?;
+        self.put_out(messages)?;
+        Ok(open)
+    }
+
     /// Waits for the next message that the protocol accepts. `None`: the conversation has ended with every participant.
     ///
     /// Safe to cancel.

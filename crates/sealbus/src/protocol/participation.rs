@@ -59,14 +59,16 @@ impl Voice {
         let time = Timeline::new(&self.clock);
         let machine = Participant::open(protocol, opening, time.now());
         let mut machine =
-            machine.map_err(|refused| ProtocolError::not_opening(opening, &refused))?;
+            machine.map_err(|refused| ProtocolError::not_opening(opening, refused.reason))?;
         machine.end_by(time.after(LONGEST));
         let messages = match opening
             .conversation_id
             .as_ref()
             .and_then(Expression::as_str)
         {
-            Some(id) => self.conversations.open_with(id, opening.sender_name())?,
+            // The sender has opened it twice.
+            Some(id) => (self.conversations.open_with(id, opening.sender_name()))
+                .map_err(|taken| ProtocolError::not_opening(opening, taken))?,
             None => self.conversations.open_reply(None, &new_conversation_id()),
         };
         Ok(Participation {

@@ -6,7 +6,7 @@ use sealbus::protocol::{BROKERING, Outcome, RECRUITING, SUBSCRIBE, Stage, forwar
 use sealbus::testing::TestBed;
 use sealbus::{Agent, AgentResult, Context, Message, Performative, agent, agents, run_agents};
 
-use super::{LONG, Notes, act, number_of, peers, price};
+use super::{LONG, Notes, act, number_of, peers, price, run_by_the_clock};
 
 /// Somebody stays silent in these rounds on purpose.
 const ROUND: Duration = Duration::from_secs(2);
@@ -79,12 +79,11 @@ async fn the_price_rises_until_nobody_bids_more() {
         }
     }
     let notes = Notes::default();
-    run_agents([
+    run_by_the_clock([
         agents("collector", 3, Collector::of(&notes)),
         agent("auctioneer", Auctioneer(notes.clone())),
     ])
-    .await
-    .unwrap();
+    .await;
     assert_eq!(notes.sorted(), ["10: Closed", "20: Closed", "30: Done"]);
 }
 
@@ -140,12 +139,11 @@ async fn the_price_falls_until_somebody_buys() {
         }
     }
     let notes = Notes::default();
-    run_agents([
+    run_by_the_clock([
         agents("collector", 3, Collector::of(&notes)),
         agent("auctioneer", Auctioneer(notes.clone())),
     ])
-    .await
-    .unwrap();
+    .await;
     assert_eq!(notes.sorted(), ["10: Closed", "20: Closed", "30: Closed"]);
 }
 

@@ -8,7 +8,7 @@ use sealbus::channel::{ChannelError, ChannelEvent, Mechanism, PublishError, Subs
 use sealbus::{AclMessage, Agent, AgentResult, Context, Performative, agent, run};
 
 /// A guard against waiting for ever.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(120);
 
 type Heard = Arc<Mutex<Vec<String>>>;
 

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use sealbus::testing::TestBed;
 use sealbus::tool::Tool;
 use sealbus::{
-    AclMessage, Agent, AgentResult, Context, HandlerError, LEAVING_PARAMETER, Message,
+    AclMessage, Agent, AgentResult, Context, Filter, HandlerError, LEAVING_PARAMETER, Message,
     Performative, Refuse, RunError, Supervision, Voice, agent, run_agents,
 };
 use tokio::sync::{Barrier, Notify};
@@ -357,5 +357,57 @@ async fn a_cancel_right_behind_its_message_comes_to_the_conversation() {
     assert_eq!(naps.load(Ordering::SeqCst), 0);
     assert_eq!(notes.all(), ["inform", "inform"]);
     drop(asker);
+    bed.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn to_open_a_conversation_twice_is_a_mistake_of_the_sender() {
+    /// Takes part once it has two calls.
+    struct Seller(Notes);
+    impl Agent for Seller {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let two = Arc::new(Barrier::new(2));
+            context.on(Performative::Cfp, 2, move |voice, call| {
+                let two = two.clone();
+                async move {
+                    two.wait().await;
+                    let mut sale = voice.participate(&call)?;
+                    sale.answer(Performative::Propose, "7").await?;
+                    sale.next().await?;
+                    Ok(())
+                }
+            });
+            Ok(())
+        }
+
+        fn supervise(&mut self, failed: &HandlerError) -> Supervision {
+            self.0.add(failed.to_string());
+            Supervision::End
+        }
+    }
+    let (bed, notes) = (TestBed::open().await.unwrap(), Notes::default());
+    bed.start("seller", Seller(notes.clone())).await.unwrap();
+    let mut buyer = bed.probe("buyer").await.unwrap();
+    let seller = buyer.peer("seller").unwrap();
+    let in_it = |performative| {
+        act(performative, "boxes")
+            .with_receiver(seller.clone())
+            .with_conversation_id("sale")
+    };
+    for _ in 0..2 {
+        buyer.send(in_it(Performative::Cfp)).await.unwrap();
+    }
+    let mut heard = Vec::new();
+    for _ in 0..2 {
+        let answer = buyer.expect(Filter::any()).await;
+        heard.push(answer.performative.to_string());
+    }
+    heard.sort();
+    assert_eq!(heard, ["not-understood", "propose"]);
+    let rejection = in_it(Performative::RejectProposal);
+    buyer.send(rejection).await.unwrap();
+    bed.clock().settle().await;
+    assert!(notes.all().is_empty(), "{:?}", notes.all());
+    drop(buyer);
     bed.close().await.unwrap();
 }

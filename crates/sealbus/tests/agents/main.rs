@@ -9,6 +9,7 @@ mod conversations;
 mod directory;
 mod handlers;
 mod hooks;
+mod leaving;
 mod moving;
 mod protocols;
 mod relays;
@@ -19,7 +20,8 @@ mod workload;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealbus::{AclMessage, Aid, Context, Message, Performative};
+use sealbus::testing::TestBed;
+use sealbus::{AclMessage, Aid, Context, Message, NamedAgents, Performative};
 
 /// Far longer than anything takes, so that a test never depends on how fast things go.
 const LONG: Duration = Duration::from_secs(120);
@@ -67,4 +69,12 @@ fn peers(context: &Context, kind: &str, count: u32) -> Vec<Aid> {
     (1..=count)
         .map(|number| context.peer(&format!("{kind}-{number}")).unwrap())
         .collect()
+}
+
+/// Runs agents by a clock that moves only when they are at rest, so that nobody is too slow for a limit.
+async fn run_by_the_clock(agents: impl IntoIterator<Item = NamedAgents>) {
+    let bed = TestBed::open().await.unwrap();
+    let running = bed.platform().run(agents);
+    bed.clock().run(running).await.unwrap();
+    bed.close().await.unwrap();
 }

@@ -11,7 +11,7 @@ use sealbus::{
     agents, run_agents,
 };
 
-use super::{LONG, Notes, act, number_of, peers, price};
+use super::{LONG, Notes, act, number_of, peers, price, run_by_the_clock};
 
 /// Somebody stays silent in these waits on purpose.
 const SHORT: Duration = Duration::from_millis(300);
@@ -173,12 +173,11 @@ async fn a_contract_net_knows_of_every_bidder() {
         }
     }
     let notes = Notes::default();
-    run_agents([
+    run_by_the_clock([
         agents("bidder", 6, Bidder::of(&notes)),
         agent("buyer", Buyer(notes.clone())),
     ])
-    .await
-    .unwrap();
+    .await;
     let heard = [
         "1: accept-proposal",
         "2: reject-proposal",
@@ -320,15 +319,14 @@ async fn many_are_asked_at_once() {
     }
     let notes = Notes::default();
     let of = notes.clone();
-    run_agents([
+    run_by_the_clock([
         agents("worker", 4, move |name| Worker {
             number: number_of(name),
             notes: of.clone(),
         }),
         agent("asker", Asker(notes.clone())),
     ])
-    .await
-    .unwrap();
+    .await;
     assert_eq!(notes.sorted(), ["cancel"]);
 }
 
