@@ -18,6 +18,21 @@ from test_standby import Masters, beside, stands_by
 
 Make = Callable[[str], Platform]
 Start = Callable[[int], Etcd]
+BROKER = """
+[rabbitmq]
+addresses = ["127.0.0.1:5671"]
+management = ["127.0.0.1:15671"]
+operator = "manager"
+password-file = "operator.secret"
+"""
+
+
+def refused_broker(master: Platform) -> str:
+    """Why the CA of a Master that does not run certifies no broker."""
+    with_broker = master.directory / "broker.toml"
+    with_broker.write_text(master.manifest.read_text().replace("[platform]", '[platform]\ntransport = "rabbitmq"') + BROKER)
+    written = ("--write-config", master.directory / "broker", "--state", master.state)
+    return sealbus("broker", "rabbitmq", with_broker, *written, expect=1).stderr.decode()
 
 
 def issuers(masters: Masters, *names: str) -> set[str]:
@@ -206,6 +221,9 @@ def test_a_master_on_a_copied_state_directory_is_refused_while_the_other_one_run
         refused = sealbus("up", second.manifest, "--state", second.state, expect=1).stderr.decode()
         assert leader["enrolment"] in refused and str(second.state) in refused, refused
         assert "sealbus token --master" in refused, refused
+        # Its CA certifies no broker there either.
+        refused = refused_broker(second)
+        assert leader["enrolment"] in refused, refused
         # The first one still changes the state.
         first.ask("token")
     (now,) = Masters(first).listed(1)
@@ -218,6 +236,23 @@ def test_a_master_on_a_copied_state_directory_is_refused_while_the_other_one_run
     copied.up("--json")
     (moved,) = Masters(copied).listed(1)
     assert moved["authority"] == leader["authority"] and moved["term"] > leader["term"]
+
+
+def test_the_state_of_a_master_that_does_not_run_certifies_no_broker_while_another_one_leads(
+    platform: Make, cluster: Start
+) -> None:
+    etcd = cluster(1)
+    first = platform(manifest(etcd)).up("--json")
+    second = beside(first, platform(manifest(etcd)))
+    assert second.master is not None
+    second.master.kill()
+    (leader,) = Masters(first).listed(1)
+    refused = refused_broker(second)
+    assert leader["enrolment"] in refused and "leads this platform" in refused, refused
+    # The first one still leads, and changes the state.
+    first.ask("token")
+    (now,) = Masters(first).listed(1)
+    assert now["term"] == leader["term"]
 
 
 def test_a_master_that_finds_its_twin_beside_its_own_row_has_changed_nothing(platform: Make, cluster: Start) -> None:

@@ -8,7 +8,7 @@ use sealbus_seal::denylist::{Denial, Reason};
 use sealbus_seal::{Identity, Serial, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{CaService, internal, revocation, why};
+use super::{CaService, not_denied, revocation, why};
 
 /// Prefix of the rows. The name of the CA follows.
 pub(crate) const AUTHORITY_ROW: &str = "authority/";
@@ -40,7 +40,8 @@ impl CaService {
     /// Notes the certificate (DER) of a CA, so that it can be revoked. One of a CA that is revoked is denied at once.
     ///
     /// # Errors
-    /// [`FaultCode::BadRequest`] if the certificate is not valid, or not one of a CA of this platform.
+    /// [`FaultCode::BadRequest`] if the certificate is not valid, or not one of a CA of this platform; [`FaultCode::Full`] if it
+    /// cannot be denied.
     pub fn note_authority(&mut self, der: &[u8], now: Timestamp) -> Result<(), Fault> {
         let certificate = self.trust.verify_authority(der, now).map_err(|error| {
             let message = format!("the certificate of a CA is not believed: {error}");
@@ -54,14 +55,15 @@ impl CaService {
         if known.certificates.iter().any(|(known, _)| *known == serial) {
             return Ok(());
         }
-        known.certificates.retain(|(_, end)| *end >= now);
-        known.certificates.push((serial, not_after));
+        // One that the list has no room to deny is not known: it is denied when it is shown again.
         if let Some(denial) = known.revoked {
             self.deny_list
                 .deny_serial(serial, not_after, denial)
-                .map_err(|error| internal(&error))?;
+                .map_err(|error| not_denied(&error))?;
             self.is_unpublished = true;
         }
+        known.certificates.retain(|(_, end)| *end >= now);
+        known.certificates.push((serial, not_after));
         self.rows.put(Self::authority_row(name.as_str()), &*known);
         Ok(())
     }
@@ -80,7 +82,7 @@ impl CaService {
     /// Revokes a CA, and with it everything that it certified.
     ///
     /// # Errors
-    /// [`FaultCode::Unknown`]; [`FaultCode::NotPermitted`] for this CA itself; an error if the deny list is full.
+    /// [`FaultCode::Unknown`]; [`FaultCode::NotPermitted`] for this CA itself; [`FaultCode::Full`] if the deny list is full.
     pub fn revoke_authority(
         &mut self,
         name: &str,
@@ -107,7 +109,7 @@ impl CaService {
         for (serial, not_after) in &known.certificates {
             self.deny_list
                 .deny_serial(*serial, *not_after, denial)
-                .map_err(|error| internal(&error))?;
+                .map_err(|error| not_denied(&error))?;
         }
         known.revoked.get_or_insert(denial);
         known.said = revocation::said(said);

@@ -202,7 +202,7 @@ impl BlindCa {
     /// Learns all that was denied. A CA that was started anew renews nothing before.
     ///
     /// # Errors
-    /// If the store cannot be read.
+    /// If the store cannot be read, or its deny list is damaged.
     pub(super) async fn learn(&self, store: &dyn Store) -> Result<(), StoreError> {
         self.learn_denials(store, &mut None).await?;
         let mut last = None;
@@ -232,7 +232,7 @@ impl BlindCa {
         }
     }
 
-    /// Reads the rows of the deny list after the one called `last`.
+    /// Reads the rows of the deny list after the one called `last`. If they do not fit together, the next look begins anew.
     async fn learn_denials(
         &self,
         store: &dyn Store,
@@ -249,7 +249,8 @@ impl BlindCa {
                 {
                     // The whole list comes first among the rows.
                     *last = None;
-                    return Ok(());
+                    let detail = error.to_string();
+                    return Err(StoreError::DamagedRow { key, detail });
                 }
                 *last = Some(key);
             }
@@ -304,9 +305,10 @@ mod tests {
     use std::sync::mpsc;
 
     use futures_util::FutureExt;
+    use sealbus_seal::denylist::{Denial, DenyList, Reason};
     use sealbus_seal::issuance::Grant;
     use sealbus_seal::{
-        CLOCK_SKEW, Credential, KeyPair, Name, ProcessId, SigningRequest, Validity,
+        CLOCK_SKEW, Credential, KeyPair, Name, ProcessId, Serial, SigningRequest, Validity,
     };
     use sealbus_store::{Batch, MemoryStore};
 
@@ -425,6 +427,27 @@ mod tests {
         ca.learn(&store).await.unwrap();
         assert!(is_denied(&trust, "thief"));
         assert!(ca.ca.lock().await.deny_list_after(0).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_deny_list_that_is_not_whole_is_not_taken_as_learned() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ca, trust) = started(folder.path());
+        let (at, reason) = (timestamp(now()), Reason::ByOperator);
+        let authorities = Authorities::keep(folder.path(), trust.platform(), None, at).unwrap();
+        let mut list = DenyList::new(authorities.issuing.identity().clone());
+        for serial in [1, 2].map(|byte| Serial::from_bytes([byte; 16])) {
+            list.deny_serial(serial, at, Denial { at, reason }).unwrap();
+        }
+        let signed = list.sign(&authorities.issuing).unwrap();
+        let store = MemoryStore::new();
+        for (row, signed, is_learned) in [(2, signed.since(1), false), (1, signed.whole(), true)] {
+            let mut batch = Batch::new();
+            batch.put(format!("{}{row}", CaService::DENY_LIST_ROW), signed);
+            store.commit(batch).await.unwrap();
+            assert_eq!(ca.learn(&store).await.is_ok(), is_learned);
+        }
+        assert_eq!(trust.latest_deny_list().unwrap().len(), 2);
     }
 
     /// However many acts of other CAs wait there, the revocations among them are found.

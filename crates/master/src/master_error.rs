@@ -90,6 +90,16 @@ pub enum MasterError {
         /// The state directory of this one.
         directory: PathBuf,
     },
+    /// Another Master leads the platform, and what was to be done here is its work.
+    #[error(
+        "the Master on {host}, at {enrolment}, leads this platform, and this command would end its leadership: run it there"
+    )]
+    OtherLeads {
+        /// The other one's machine.
+        host: String,
+        /// The address at which nodes join it.
+        enrolment: SocketAddr,
+    },
     /// An operator revoked the CA of this Master.
     #[error(
         "the CA {0} of this Master was revoked, and its key is removed: join the Master anew, with a new token (`sealbus token --master`, `sealbus up --join`)"

@@ -1,6 +1,6 @@
 //! The Masters of a platform, as the one that leads knows them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -140,7 +140,7 @@ impl Masters {
         // The calls end with this set.
         let mut calls = JoinSet::new();
         let mut told: Option<Vec<String>> = None;
-        let mut noted: Vec<Fingerprint> = Vec::new();
+        let mut noted = BTreeMap::new();
         let began = Instant::now();
         let mut was_cut_off = false;
         loop {
@@ -211,7 +211,7 @@ impl Masters {
     }
 
     /// Notes the CAs of the others, so that they can be revoked.
-    async fn note_authorities(&self, desk: &DeskHandle, noted: &mut Vec<Fingerprint>) {
+    async fn note_authorities(&self, desk: &DeskHandle, noted: &mut BTreeMap<Fingerprint, bool>) {
         let (names, present): (Vec<String>, Vec<Vec<u8>>) = {
             let known = self.known.lock();
             let abouts = known.iter().map(|known| &known.about);
@@ -226,18 +226,7 @@ impl Masters {
         });
         // An error means that the Master is ending.
         let _ = looking.await;
-        let seen = std::mem::take(noted);
-        for der in present {
-            let fingerprint = Fingerprint::of(&der);
-            if !seen.contains(&fingerprint) {
-                let noting =
-                    desk.run(move |desk, now| desk.ca.note_authority(&der, timestamp(now)));
-                if let Err(fault) = noting.await {
-                    tracing::warn!(%fault, "the CA of a Master that stands by is not believed");
-                }
-            }
-            noted.push(fingerprint);
-        }
+        note_each(desk, present, noted).await;
     }
 
     fn note(&self, rows: Vec<(String, Revision, InstanceFacts)>) {
@@ -348,6 +337,33 @@ impl Masters {
                  end them, too"
             );
         }
+    }
+}
+
+/// Notes the CAs with these certificates (DER). `noted` says of each whether that is done: one that could not be noted, as the deny
+/// list was full, is noted later.
+pub(super) async fn note_each(
+    desk: &DeskHandle,
+    present: Vec<Vec<u8>>,
+    noted: &mut BTreeMap<Fingerprint, bool>,
+) {
+    let before = std::mem::take(noted);
+    for der in present {
+        let fingerprint = Fingerprint::of(&der);
+        let before = before.get(&fingerprint).copied();
+        let mut is_done = before == Some(true);
+        if !is_done {
+            let noting = desk.run(move |desk, now| desk.ca.note_authority(&der, timestamp(now)));
+            let noting = noting.await;
+            if let Err(fault) = &noting
+                && before.is_none()
+            {
+                tracing::warn!(%fault, "the CA of a Master that stands by is not noted");
+            }
+            // One that is not believed is not looked at again.
+            is_done = noting.map_or_else(|fault| fault.code == FaultCode::BadRequest, |()| true);
+        }
+        noted.insert(fingerprint, is_done);
     }
 }
 

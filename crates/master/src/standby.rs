@@ -263,11 +263,7 @@ impl Candidate {
 
     /// The facts about another one that holds the role now.
     pub(super) async fn other_leader(&self) -> Option<InstanceFacts> {
-        let role = self.heard(self.store.role().await)??;
-        let instances = self.heard(self.instances().await)?;
-        let is_its = |name: &String| *name == role.instance && name != self.name();
-        let found = instances.into_iter().find(|(name, ..)| is_its(name));
-        found.map(|(.., about)| about)
+        self.heard(other_leader(&self.store).await)?
     }
 
     /// Learns where the one that leads is, while this one stands by.
@@ -396,6 +392,22 @@ impl Candidate {
     pub(super) fn name(&self) -> &str {
         self.store.instance()
     }
+}
+
+/// The facts about an instance beside this one that holds the role now.
+///
+/// # Errors
+/// If the store cannot be read.
+pub(super) async fn other_leader(store: &EtcdStore) -> Result<Option<InstanceFacts>, StoreError> {
+    let Some(role) = store.role().await? else {
+        return Ok(None);
+    };
+    if role.instance == store.instance() {
+        return Ok(None);
+    }
+    let rows = store.instances().await?;
+    let leader = rows.iter().find(|row| row.instance == role.instance);
+    Ok(leader.and_then(facts_of))
 }
 
 fn has_ended(row: &InstanceRow) -> bool {

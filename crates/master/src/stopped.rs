@@ -10,9 +10,11 @@ use super::authorities::Authorities;
 use super::broker_certificate::certify_broker;
 use super::foundation::{PlatformSettings, lay};
 use super::master_error::MasterError;
-use super::state_store::{Led, State, keep_root};
+use super::standby::{other_leader, twins};
+use super::state_store::{State, keep_root};
 use sealbus_control::clock::{now, timestamp};
 use sealbus_store::etcd::EtcdSettings;
+use sealbus_store::{Fenced, latest_term};
 
 /// Certifies a broker of the platform `name`, while its Master does not run. The Master's state is in `directory` and, if
 /// it is given, in `etcd`; if the platform was never started, its state is begun there. So a platform's broker can exist before the platform.
@@ -20,7 +22,8 @@ use sealbus_store::etcd::EtcdSettings;
 /// Returns the root certificate (DER) and the broker's chain.
 ///
 /// # Errors
-/// [`MasterError`]. It is [`MasterError::State`] if the Master runs after all.
+/// [`MasterError`]. It is [`MasterError::State`] if the Master runs after all, [`MasterError::Copied`] if one runs with its name
+/// or its CA, and [`MasterError::OtherLeads`] if another one leads.
 pub async fn certify_broker_of(
     directory: &Path,
     name: PlatformName,
@@ -32,7 +35,23 @@ pub async fn certify_broker_of(
         path: directory.to_owned(),
         error,
     })?;
-    let Led { fenced, lock } = State::open(directory, &name, etcd).await?.lead().await?;
+    let state = State::hold(directory, &name, etcd).await?;
+    if let Some((etcd, _)) = &state.etcd {
+        twins::await_none(etcd, directory).await?;
+    }
+    state.reach(directory, &name).await?;
+    // The term comes first: if another Master begins to lead after the look, the claim fails.
+    let latest = latest_term(&*state.store).await?;
+    if let Some((etcd, _)) = &state.etcd
+        && let Some(leader) = other_leader(etcd).await?
+    {
+        return Err(MasterError::OtherLeads {
+            host: leader.host,
+            enrolment: leader.enrolment,
+        });
+    }
+    let State { store, lock, .. } = state;
+    let fenced = Fenced::claim_after(store, latest).await?;
     let authorities = Authorities::keep(directory, &name, None, timestamp(now()))?;
     if etcd.is_some() {
         keep_root(&fenced, directory, &name).await?;

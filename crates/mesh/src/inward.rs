@@ -67,6 +67,8 @@ pub(crate) struct Inward {
     /// The sender of the last message that the checker found sound, if its name is the proved one.
     last_sender: Option<Arc<str>>,
     senders: Vec<Option<Sender>>,
+    /// How many handles each agent has that was believed.
+    handles_of: HashMap<Arc<str>, u32>,
     targets: Vec<Option<Target>>,
     /// The handles of targets that were here when they were opened.
     open_names: HashMap<Arc<str>, u32>,
@@ -117,6 +119,7 @@ impl Inward {
             }),
             last_sender: None,
             senders: Vec::new(),
+            handles_of: HashMap::new(),
             targets: Vec::new(),
             open_names: HashMap::new(),
             opened: 0,
@@ -151,6 +154,7 @@ impl Inward {
     /// The session is lost, with all of its state.
     pub(crate) fn reset(&mut self) {
         self.senders.clear();
+        self.handles_of.clear();
         self.targets.clear();
         self.open_names.clear();
         self.opened = 0;
@@ -328,7 +332,8 @@ impl Inward {
                             "an agent leaves before its messages are proved",
                         ));
                     }
-                    *slot = None;
+                    let sender = slot.take();
+                    self.unbound(sender);
                 }
             }
             Frame::Accept { target, limit } => {

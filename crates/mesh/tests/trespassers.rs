@@ -7,12 +7,12 @@ mod support;
 
 use std::time::Duration;
 
-use intruder::scene::{Scene, deny, expired, from, some_process};
+use intruder::scene::{Scene, deny, expired, from, is_refused, some_process};
 use intruder::{Intruder, Seen, handshake};
-use sealbus_bus::RefusalReason;
+use sealbus_bus::{Provenance, RefusalReason};
 use sealbus_fipa::bitefficient;
 use sealbus_mesh::frame::{Frame, GoodbyeReason, Kind, PREFACE, PROTOCOL_VERSION};
-use sealbus_seal::binding::{BoundConnection, Role};
+use sealbus_seal::binding::{Binding, BoundConnection, Role};
 use sealbus_seal::{Credential, SecurityLevel};
 use support::{Authority, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -404,5 +404,38 @@ async fn more_than_the_receiver_allowed_ends_the_connection() {
         taken += 1;
     }
     assert!(taken < 1_000, "{taken} messages of 60 kB were kept");
+    scene.unharmed().await;
+}
+
+/// Each handle keeps a chain of certificates, and one agent has few handles.
+#[tokio::test]
+async fn one_agent_is_not_bound_under_any_number_of_handles() {
+    let mut scene = Scene::new().await;
+    let mallory = scene.mallory();
+    let mut intruder = scene.ready(&mallory).await;
+    let mut proof = Vec::new();
+    Binding::prove(&mallory, &intruder.channel, intruder.role)
+        .unwrap()
+        .encode(&mut proof);
+    let bind = |handle| Frame::Bind {
+        handle,
+        proof: &proof,
+    };
+    let frames: Vec<Frame<'_>> = (1..=1024).map(bind).collect();
+    intruder.send_together(&frames).await.unwrap();
+    let refused = intruder.until(is_refused(RefusalReason::OverLimit)).await;
+    assert!(
+        matches!(refused, Seen::Refused { handle: 1024, .. }),
+        "{refused:?}"
+    );
+    // A handle that is free again makes room.
+    intruder
+        .send_together(&[Frame::Unbind { handle: 1 }, bind(1024)])
+        .await
+        .unwrap();
+    let message = from("mallory@factory");
+    intruder.message(1024, 0, &message).await.unwrap();
+    let received = soon(scene.mailbox.recv()).await.unwrap();
+    assert!(matches!(received.provenance(), Provenance::Proved(_)));
     scene.unharmed().await;
 }

@@ -79,6 +79,11 @@ pub enum TokenKeyError {
     /// The token lacks the key.
     #[error("the token has no key with the name {0}")]
     NoKey(String),
+    /// The token has one half of the key only, so none is made beside it.
+    #[error(
+        "the token has only one half of the key {0}, and both the private and the public key must have that name: put the other half beside it, or delete it if no certificate is for it"
+    )]
+    HalfKey(String),
     /// Several keys have that name.
     #[error(
         "{found} keys in the token have the name {name}: add `id`, or give each key a label of its own"
@@ -132,7 +137,7 @@ impl TokenKey {
         Ok(Self::of(name, opened(name)?))
     }
 
-    /// The key with this name, which is made in the token if it is not there. It cannot be taken out.
+    /// The key with this name, which is made in the token if neither half of it is there. It cannot be taken out.
     ///
     /// # Errors
     /// [`TokenKeyError`].
@@ -333,8 +338,15 @@ fn find(
 
 fn opened(name: &KeyName) -> Result<Opened, TokenKeyError> {
     let session = log_in(name)?;
-    let private = find(name, &session, ObjectClass::PRIVATE_KEY)?;
-    let public = find(name, &session, ObjectClass::PUBLIC_KEY)?;
+    let private = find(name, &session, ObjectClass::PRIVATE_KEY);
+    let public = find(name, &session, ObjectClass::PUBLIC_KEY);
+    let (private, public) = match (private, public) {
+        // Another key beside it would have the same name, and neither could be used.
+        (Ok(_), Err(TokenKeyError::NoKey(_))) | (Err(TokenKeyError::NoKey(_)), Ok(_)) => {
+            return Err(TokenKeyError::HalfKey(name.to_string()));
+        }
+        (private, public) => (private?, public?),
+    };
     let values = session
         .get_attributes(public, &[AttributeType::KeyType, AttributeType::EcPoint])
         .map_err(refused("show a public key"))?;

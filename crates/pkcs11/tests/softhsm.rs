@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use cryptoki::context::Pkcs11;
+use cryptoki::object::{Attribute, ObjectClass};
 use sealbus_pkcs11::{KeyName, TokenKey, TokenKeyError};
 use sealbus_seal::{KeyError, KeyHolder as _};
 
@@ -132,4 +133,38 @@ fn a_refused_pin_is_not_tried_again() {
     assert!(matches!(open(), Err(TokenKeyError::WrongPin(_))));
     write_pin(&folder, PIN, written + Duration::from_secs(1));
     open().unwrap();
+}
+
+#[test]
+#[ignore = "needs SoftHSM"]
+fn no_key_is_made_beside_one_half_of_another() {
+    let Some(folder) = beside_a_token("no_key_is_made_beside_one_half_of_another") else {
+        return;
+    };
+    write_pin(&folder, PIN, SystemTime::now());
+    let held = ["ca", "root"].map(|label| TokenKey::open_or_make(&key(&folder, label)).unwrap());
+    let module = Pkcs11::new(library()).unwrap();
+    let slots = module.get_slots_with_initialized_token().unwrap();
+    // The sessions of the keys have logged in for it, too.
+    let session = module.open_rw_session(slots[0]).unwrap();
+    let found = |label: &str, class| {
+        let label = Attribute::Label(label.as_bytes().to_vec());
+        session
+            .find_objects(&[label, Attribute::Class(class)])
+            .unwrap()
+    };
+    let halves = [
+        ("ca", ObjectClass::PUBLIC_KEY, ObjectClass::PRIVATE_KEY),
+        ("root", ObjectClass::PRIVATE_KEY, ObjectClass::PUBLIC_KEY),
+    ];
+    for (label, lost, left) in halves {
+        session.destroy_object(found(label, lost)[0]).unwrap();
+        let opened = TokenKey::open_or_make(&key(&folder, label));
+        assert!(
+            matches!(opened, Err(TokenKeyError::HalfKey(_))),
+            "{opened:?}"
+        );
+        assert_eq!(found(label, left).len(), 1);
+    }
+    drop(held);
 }

@@ -19,8 +19,9 @@ use crate::verifying_key::{VerifyingKey, verifying_key};
 /// 5400.
 pub const LONGEST_REQUEST: usize = 8192;
 
-/// Digits of a key's hash in the name of its authority.
-const AUTHORITY_DIGITS: usize = 12;
+/// Digits of a key's hash in the name of its authority. They are 80 bits: nobody finds a key that has the name of another one. More
+/// would make the subject of the certificate longer than 64 characters, the most of X.520, on platforms with ordinary names.
+const AUTHORITY_DIGITS: usize = 20;
 
 /// A PKCS#10 signing request (RFC 2986) whose sender has proved that it holds the private key.
 ///
@@ -211,4 +212,17 @@ fn request_of(
         .serialize_request(key)
         .map_err(|_| KeyError::Unusable)?;
     Ok(request.der().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_authority_has_80_bits_of_its_keys_hash() {
+        let key = KeyPair::generate().unwrap();
+        let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
+        let hash = Fingerprint::of(request.public_key().as_bytes()).to_string();
+        assert_eq!(request.authority_name(), format!("ca-{}", &hash[..80 / 4]));
+    }
 }

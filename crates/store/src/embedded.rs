@@ -201,15 +201,28 @@ impl Shared {
         work: impl FnOnce(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, StoreError> {
         loop {
-            if let Some(database) = self.database.read().as_ref() {
-                return guarded(|| work(database))
-                    .map_err(|error| explain(&self.path, "read", error));
+            let held = self.database.read();
+            if let Some(database) = held.as_ref() {
+                let done = guarded(|| work(database));
+                drop(held);
+                return done.map_err(|error| self.not_read(error));
             }
+            drop(held);
             let mut database = self.database.write();
             if database.is_none() {
                 *database = Some(self.open()?);
             }
         }
+    }
+
+    /// The error of a read. After one of the disk, redb refuses reads, too, until it is reopened.
+    fn not_read(&self, error: redb::Error) -> StoreError {
+        if matches!(error, redb::Error::Io(_) | redb::Error::PreviousIo) {
+            let mut database = self.database.write();
+            let closed = database.take();
+            close(closed);
+        }
+        explain(&self.path, "read", error)
     }
 
     fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
@@ -260,7 +273,8 @@ impl Shared {
             }
             Ok(())
         });
-        all.map_err(|error| explain(&self.path, "read", error))
+        drop(transaction);
+        all.map_err(|error| self.not_read(error))
     }
 
     fn commit(&self, batch: &Batch) -> Result<Revision, StoreError> {

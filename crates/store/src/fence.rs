@@ -224,6 +224,11 @@ impl Store for Fenced {
             }
             match self.store.commit(batch).await {
                 Err(StoreError::Conflict { key, .. }) if key == TERM_ROW => Err(self.ended().await),
+                // The store names one condition, and the term may be over, too.
+                Err(conflict @ StoreError::Conflict { .. }) => match self.look().await {
+                    Err(over @ StoreError::Superseded { .. }) => Err(over),
+                    _ => Err(conflict),
+                },
                 result => result,
             }
         }

@@ -1,12 +1,10 @@
+mod disk;
+
 use std::collections::BTreeMap;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
 use proptest::prelude::*;
-use redb::StorageBackend;
 
 use super::etcd::tests::EtcdCluster;
 use super::*;
@@ -129,6 +127,30 @@ fn a_leader_changes_nothing_after_the_next_one_has_claimed_the_store() {
         second.commit(put("a", "second")).await.unwrap();
         assert_eq!(value(&first, "a").await.as_deref(), Some("second"));
         assert!(second.leadership().ended().now_or_never().is_none());
+    });
+}
+
+#[test]
+fn a_leader_hears_that_its_term_is_over_also_if_another_condition_fails() {
+    on_every_store(async |store| {
+        let first = Fenced::claim(store.clone()).await.unwrap();
+        first.commit(put("a", "first")).await.unwrap();
+        let mut batch = put("a", "again");
+        batch.require("a", 0);
+        let error = first.commit(batch.clone()).await.unwrap_err();
+        assert!(
+            matches!(&error, StoreError::Conflict { key, .. } if key == "a"),
+            "{error:?}"
+        );
+        assert!(!first.leadership().has_ended());
+        let second = Fenced::claim(store.clone()).await.unwrap();
+        let error = first.commit(batch).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::Superseded { by, .. } if by == second.term()),
+            "{error:?}"
+        );
+        assert!(first.leadership().has_ended());
+        assert_eq!(value(&second, "a").await.as_deref(), Some("first"));
     });
 }
 
@@ -362,108 +384,6 @@ fn a_directory_that_is_not_there_is_told() {
         ),
         "{error:?}"
     );
-}
-
-/// A disk that can be told that it is full, and that counts what it is given.
-#[derive(Debug)]
-struct Disk {
-    file: redb::backends::FileBackend,
-    gauge: Arc<Gauge>,
-}
-
-#[derive(Debug, Default)]
-struct Gauge {
-    full: AtomicBool,
-    /// In bytes.
-    written: AtomicUsize,
-}
-
-impl Disk {
-    fn check(&self) -> io::Result<()> {
-        if self.gauge.full.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        Ok(())
-    }
-}
-
-impl StorageBackend for Disk {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read(offset, out)
-    }
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.check()?;
-        self.file.set_len(length)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.check()?;
-        self.gauge.written.fetch_add(data.len(), Ordering::Relaxed);
-        self.file.write(offset, data)
-    }
-    fn close(&self) -> io::Result<()> {
-        self.file.close()
-    }
-}
-
-fn open_disk(path: &Path, gauge: &Arc<Gauge>) -> Result<redb::Database, redb::DatabaseError> {
-    let mut options = std::fs::OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    let file = redb::backends::FileBackend::new(options.open(path)?)?;
-    redb::Builder::new().create_with_backend(Disk {
-        file,
-        gauge: Arc::clone(gauge),
-    })
-}
-
-fn store_on_disk(directory: &Path) -> (EmbeddedStore, Arc<Gauge>) {
-    let path = directory.join("state.redb");
-    let gauge = Arc::new(Gauge::default());
-    let disk = (path.clone(), Arc::clone(&gauge));
-    let store = EmbeddedStore::open_with(path, move || open_disk(&disk.0, &disk.1)).unwrap();
-    (store, gauge)
-}
-
-#[tokio::test]
-async fn a_change_does_not_write_the_large_values_beside_it_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let (store, disk) = store_on_disk(directory.path());
-    let small = |n: u32| (format!("row {n}"), Some(b"small".to_vec()));
-    store.commit((10..30).map(small).collect()).await.unwrap();
-    let large = ("row 20".to_owned(), Some(vec![0; 4 << 20]));
-    store.commit(Batch::from_iter([large])).await.unwrap();
-
-    let before = disk.written.load(Ordering::Relaxed);
-    for n in (10..20).chain(21..30) {
-        store.commit(Batch::from_iter([small(n)])).await.unwrap();
-    }
-    let written = disk.written.load(Ordering::Relaxed) - before;
-    assert!(written < 1 << 20, "{written} bytes were written");
-}
-
-#[tokio::test]
-async fn a_full_disk_is_told_and_the_store_goes_on_when_there_is_space() {
-    let directory = tempfile::tempdir().unwrap();
-    let (store, disk) = store_on_disk(directory.path());
-    let before = store.commit(put("a", "kept")).await.unwrap();
-
-    disk.full.store(true, Ordering::Relaxed);
-    for _ in 0..3 {
-        let error = store.commit(put("a", "lost")).await.unwrap_err();
-        assert!(matches!(&error, StoreError::Full { .. }), "{error:?}");
-        assert!(error.to_string().contains("no space left"), "{error}");
-    }
-
-    disk.full.store(false, Ordering::Relaxed);
-    assert_eq!(value(&store, "a").await.as_deref(), Some("kept"));
-    assert!(store.commit(put("b", "again")).await.unwrap() > before);
-    assert_eq!(value(&store, "a").await.as_deref(), Some("kept"));
-    assert_eq!(value(&store, "b").await.as_deref(), Some("again"));
 }
 
 proptest! {

@@ -69,3 +69,25 @@ fn what_is_handed_back_is_in_force_as_far_as_there_is_room() {
     restored.publish(NOW).unwrap();
     assert_eq!(restored.published.version(), published);
 }
+
+/// The holder of a stolen key of a CA gets its certificate renewed while nothing more can be denied.
+#[test]
+fn another_certificate_of_a_revoked_ca_is_denied_as_soon_as_there_is_room() {
+    let root = root();
+    let mut service = service(&root);
+    let validity = Validity::starting(NOW, HOUR * 100);
+    let other = root.create_authority("ca-2", validity).unwrap();
+    service.note_authority(other.chain().leaf(), NOW).unwrap();
+    service.revoke_authority("ca-2", "stolen", NOW).unwrap();
+    fill(&mut service);
+    let renewed = root.renew_authority(&other, Validity::starting(NOW, HOUR * 50));
+    let renewed = renewed.unwrap().chain().leaf().to_vec();
+    for _ in 0..2 {
+        let fault = service.note_authority(&renewed, NOW).unwrap_err();
+        assert_eq!(fault.code, FaultCode::Full);
+    }
+    service.deny_list.prune(NOW.plus(HOUR));
+    service.note_authority(&renewed, NOW).unwrap();
+    service.publish(NOW).unwrap();
+    assert!(service.trust().verify_authority(&renewed, NOW).is_err());
+}

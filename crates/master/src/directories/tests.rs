@@ -134,7 +134,7 @@ async fn a_change_that_the_store_did_not_keep_is_entered_again_unless_a_later_on
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let removed = tokio::time::timeout(Duration::from_secs(20), removed).await;
+    let removed = tokio::time::timeout(Duration::from_secs(120), removed).await;
     assert!(removed.is_ok(), "it was not entered again");
     followed().await;
     assert_eq!(states().await, (None, Some(AmsState::Waiting)));

@@ -12,6 +12,10 @@ use crate::frame::Frame;
 use crate::link::Link;
 use crate::outward::Believed;
 
+/// Most handles of one agent, each of which keeps its certificates. One that left and came back has another handle until its
+/// last messages have gone.
+const HANDLES_OF_ONE: u32 = 1024;
+
 /// The target of a peer's handle.
 pub(super) struct Sender {
     pub(super) name: Arc<str>,
@@ -84,7 +88,26 @@ impl Inward {
         let (Some(trust), Some(own)) = (&self.trust, link.outward.lock().proof().cloned()) else {
             return Err(Broken::Rule("an agent is bound before the connection is"));
         };
-        match own.believe(proof, self.level, trust, now) {
+        let unproved = slot.as_ref().and_then(|sender| sender.unproved.as_ref());
+        let is_new = unproved.is_none_or(|unproved| !unproved.is_counted);
+        let believed = own.believe(proof, self.level, trust, now);
+        let believed = believed.and_then(|believed| {
+            let name = believed
+                .verified
+                .identity()
+                .agent_name()
+                .unwrap_or_default();
+            match self.handles_of.get(&*name) {
+                Some(count) if is_new && *count >= HANDLES_OF_ONE => Err(ExplainedRefusal {
+                    reason: RefusalReason::OverLimit,
+                    explanation: format!(
+                        "{name} has {HANDLES_OF_ONE} handles on this link already"
+                    ),
+                }),
+                _ => Ok(believed),
+            }
+        });
+        match believed {
             Ok(Believed {
                 verified,
                 chain,
@@ -105,6 +128,10 @@ impl Inward {
                 let unproved = slot.take().and_then(|sender| sender.unproved);
                 let mut unproved = unproved.unwrap_or_default();
                 unproved.add(verified.clone(), chain, author);
+                if !unproved.is_counted {
+                    unproved.is_counted = true;
+                    *self.handles_of.entry(name.clone()).or_default() += 1;
+                }
                 let provenance = Provenance::Proved(verified);
                 *slot = Some(Sender::new(&self.peer, name, provenance, Some(unproved)));
             }
@@ -147,6 +174,23 @@ impl Inward {
             }
         }
         Ok(())
+    }
+
+    /// The handle of a sender is free.
+    pub(super) fn unbound(&mut self, sender: Option<Sender>) {
+        if let Some(Sender {
+            name,
+            unproved: Some(unproved),
+            ..
+        }) = sender
+            && unproved.is_counted
+            && let Some(count) = self.handles_of.get_mut(&name)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.handles_of.remove(&name);
+            }
+        }
     }
 
     /// Checks all certificates again: the deny list has changed, or time has passed.

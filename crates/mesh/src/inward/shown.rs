@@ -31,6 +31,8 @@ struct Shown {
 pub(super) struct Unproved {
     /// Its messages that wait.
     pub(super) waiting: usize,
+    /// Whether its handle counts among those of its agent.
+    pub(super) is_counted: bool,
     /// The latest first.
     shown: VecDeque<Shown>,
 }

@@ -201,7 +201,9 @@ impl Platform {
             SecurityLevel::Signed => MeshSecurity::Signed(security()),
             _ => MeshSecurity::Auth(security()),
         };
-        let config = BusConfig::new(self.authority.platform.clone());
+        let mut config = BusConfig::new(self.authority.platform.clone());
+        // No process is given up because the machine is busy.
+        config.hold_time = Duration::from_secs(120);
         let bus = Bus::new(config, tokio::runtime::Handle::current());
         let mut config = MeshConfig::new(
             identity.clone(),

@@ -112,7 +112,7 @@ impl EtcdStore {
             match self.make(writer, &commit, until).await {
                 Ok(Some(revision)) => return Ok(revision.unsigned_abs()),
                 // Another instance has made a row long or short meanwhile: the commit is planned anew.
-                Ok(None) => {}
+                Ok(None) => self.check_time(until)?,
                 Err(error) => {
                     let is_over = !matches!(error, StoreError::Away { .. });
                     // Nobody will commit the changes that were written beside the rows. If they stay, the next large
@@ -175,12 +175,20 @@ impl EtcdStore {
                     return Ok(Some(revision));
                 }
                 Ok(Step::Stale) => return Ok(None),
-                Ok(Step::Again) => {}
+                Ok(Step::Again) => self.check_time(until)?,
                 Err(StoreError::Away { .. }) if Instant::now() < until => {
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Checks that there is time to send a commit again that others came before.
+    pub(super) fn check_time(&self, until: Instant) -> Result<(), StoreError> {
+        match Instant::now() < until {
+            true => Ok(()),
+            false => Err(self.away("other commits came first each time".to_owned())),
         }
     }
 

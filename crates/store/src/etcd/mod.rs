@@ -68,7 +68,7 @@ const READS: usize = 4;
 pub struct EtcdStore {
     cluster: Cluster,
     keys: Keys,
-    /// Reads go through the same lock, so that they see no half of a large commit.
+    /// Reads go through the same lock, so that they move no changes to their places beside it.
     writer: tokio::sync::Mutex<Writer>,
     /// The keys of the damaged rows of instances that the log has named.
     passed_over: parking_lot::Mutex<BTreeSet<Vec<u8>>>,
@@ -268,6 +268,20 @@ impl EtcdStore {
         Ok(found.rows.into_iter().next())
     }
 
+    /// The latest revision, if all commits are whole there. Changes that wait to be moved to their places are moved first: the
+    /// instance that committed them may be another one, or have ended, or have lost etcd.
+    async fn whole(&self) -> Result<i64, StoreError> {
+        let until = Instant::now() + commit::TRYING;
+        loop {
+            let pending = self.range(&Range::one(self.keys.pending())).await?;
+            if pending.rows.is_empty() {
+                return Ok(pending.header.unwrap_or_default().revision);
+            }
+            self.finish_pending(until).await?;
+            self.check_time(until)?;
+        }
+    }
+
     /// The next page of rows, read at `revision`, and the revision at which it was read.
     async fn page(
         &self,
@@ -299,6 +313,7 @@ impl EtcdStore {
         limit: usize,
     ) -> Result<Vec<(String, Entry)>, StoreError> {
         let _unchanged = self.writer.lock().await;
+        let mut revision = self.whole().await?;
         let mut rows = Vec::new();
         let end = after(&self.keys.row(prefix));
         let from = match after_key {
@@ -306,7 +321,6 @@ impl EtcdStore {
             _ => self.keys.row(prefix),
         };
         let mut unread = Unread::new(from, end, LONGEST_READ);
-        let mut revision = 0;
         while unread.is_more && rows.len() < limit {
             let rest = limit - rows.len();
             let (found, read_at) = self.page(&mut unread, rest, revision).await?;
@@ -324,13 +338,13 @@ impl EtcdStore {
         let from = self.keys.row("");
         let end = after(&from);
         let mut unread = Unread::new(from, end, LONGEST_READ);
-        let mut unchanged = Some(self.writer.lock().await);
-        let mut revision = 0;
+        let unchanged = self.writer.lock().await;
+        let mut revision = self.whole().await?;
+        // The revision is chosen: commits may go on.
+        drop(unchanged);
         while unread.is_more {
             let (found, read_at) = self.page(&mut unread, PAGE, revision).await?;
             revision = read_at;
-            // The revision is chosen: commits may go on.
-            unchanged.take();
             for row in found.rows {
                 let key = self.keys.of_row(&row)?;
                 let entry = self.entry(&key, row, revision).await?;
@@ -342,8 +356,12 @@ impl EtcdStore {
 
     async fn get_row(&self, key: &str) -> Result<Option<Entry>, StoreError> {
         let _unchanged = self.writer.lock().await;
-        let found = self.range(&Range::one(self.keys.row(key))).await?;
-        let revision = found.header.unwrap_or_default().revision;
+        let revision = self.whole().await?;
+        let row = Range {
+            revision,
+            ..Range::one(self.keys.row(key))
+        };
+        let found = self.range(&row).await?;
         match found.rows.into_iter().next() {
             Some(row) => Ok(Some(self.entry(key, row, revision).await?)),
             None => Ok(None),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::cluster::CallError;
+use super::unread::Unread;
 use super::wire::{
     Compare, Granting, KeyValue, Operation, Range, Renewing, Request, Revoking, Transaction,
     WatchQuestion, Watching,
@@ -16,6 +17,8 @@ use crate::{Revision, StoreError};
 
 /// How long a member may take to answer before another one is asked. A lease must be renewed in time.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Most bytes of the rows of all instances.
+const LONGEST_INSTANCES: u64 = 64 << 20;
 
 /// A lease, by its number in etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,22 +165,29 @@ impl EtcdStore {
     /// and must not stop the others.
     ///
     /// # Errors
-    /// [`StoreError::Away`], [`StoreError::Refused`].
+    /// [`StoreError::Away`], [`StoreError::Refused`], or [`StoreError::Impossible`] if the rows have no end.
     pub async fn instances(&self) -> Result<Vec<InstanceRow>, StoreError> {
         let key = self.keys.of_instance("");
-        let range = Range {
-            end: after(&key),
-            key,
-            limit: PAGE as i64,
-            ..Range::default()
-        };
-        let found = self.brief(&range).await?;
+        let end = after(&key);
+        let mut unread = Unread::new(key, end, LONGEST_INSTANCES);
         let read = |row: &KeyValue| {
             instance_row(row)
                 .inspect_err(|error| self.pass_over(row, error))
                 .ok()
         };
-        Ok(found.rows.iter().filter_map(read).collect())
+        let mut instances = Vec::new();
+        while unread.is_more {
+            let range = Range {
+                key: unread.from.clone(),
+                end: unread.end.clone(),
+                limit: PAGE as i64,
+                ..Range::default()
+            };
+            let found = self.brief(&range).await?;
+            unread.take(&found, PAGE)?;
+            instances.extend(found.rows.iter().filter_map(read));
+        }
+        Ok(instances)
     }
 
     fn pass_over(&self, row: &KeyValue, error: &StoreError) {
@@ -243,6 +253,32 @@ mod tests {
             // The log names each of them once.
             assert_eq!(store.passed_over.lock().len(), 2);
         }
+    }
+
+    #[tokio::test]
+    #[ignore = "needs etcd: make test-masters"]
+    async fn an_instance_behind_a_page_of_others_is_found() {
+        let cluster = EtcdCluster::start(1);
+        let store = open(&cluster.settings(), "one").await;
+        let lease = store.lease(Duration::from_secs(60)).await.unwrap();
+        let others: Vec<_> = (0..=PAGE)
+            .map(|number| {
+                let row = format!("{number:03}\n{{}}").into_bytes();
+                Operation::put(store.keys.of_instance(&format!("{number:03}")), row)
+            })
+            .collect();
+        for others in others.chunks(100) {
+            let written = Transaction {
+                compare: Vec::new(),
+                success: others.to_vec(),
+                failure: Vec::new(),
+            };
+            store.brief(&written).await.unwrap();
+        }
+        assert!(store.announce(b"{}", lease, true).await.unwrap());
+        let found = store.instances().await.unwrap();
+        assert_eq!(found.len(), PAGE + 2);
+        assert_eq!(found.last().unwrap().instance, "one");
     }
 
     #[tokio::test]

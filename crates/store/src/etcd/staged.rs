@@ -192,6 +192,7 @@ impl EtcdStore {
                 };
                 if self.make(writer, &commit, until).await?.is_none() {
                     // The list has changed: other pieces belong to rows now.
+                    self.check_time(until)?;
                     continue 'anew;
                 }
             }

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod crowded;
 mod long_values;
+mod ports;
 
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use self::ports::free_port;
 use super::*;
 use crate::{Fenced, TERM_ROW, read_all};
 
@@ -39,11 +42,6 @@ impl Drop for EtcdCluster {
             let _ = member.process.wait();
         }
     }
-}
-
-fn free_port() -> u16 {
-    let listener = StdListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 fn run(command: &[String], log: &Path) -> Child {
