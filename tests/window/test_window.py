@@ -219,6 +219,18 @@ def test_hostile_names_are_text(factory, look, mallory, tmp_path):
         assert len(text) < 20_000, "long names are cut"
 
 
+def test_times_that_no_calendar_has_stop_no_view(look, tmp_path):
+    file = tmp_path / "times.jsonl"
+    refused = {"seen": "refused", "at": 2**64 - 1, "who": "mallory", "receiver": "ann", "reason": "forged-sender: no", "count": 1}
+    head = {"seen": "message", "at": 2**64 - 1, "from": "ben", "to": "ann", "performative": "inform", "size": 1, "provenance": "claimed"}
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in ({"sealbus-sniff": 1}, refused, head)))
+    looker = look(file)
+    for view in ("overview", "refusals"):
+        expect(looker.go(view).locator(".refusals li")).to_have_count(1)
+    drawing = looker.go("conversations").get_by_role("region", name="Sequence diagram")
+    expect(drawing.locator(".arrow")).to_have_count(2)
+
+
 def test_a_link_is_good_once_and_other_pages_are_refused(look, chromium):
     looker = look()
     expect(looker.page.locator("#connection")).to_have_text("live")

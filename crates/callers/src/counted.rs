@@ -143,6 +143,11 @@ impl Body for Counted {
         mut self: Pin<&mut Self>,
         waiting: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        // A stream that always has an event must end, too.
+        let end = self.end.as_mut().map(|end| end.as_mut().poll(waiting));
+        if let Some(Poll::Ready(())) = end {
+            return Poll::Ready(None);
+        }
         if !self.rest.is_empty() {
             return Poll::Ready(Some(Ok(self.piece())));
         }
@@ -151,14 +156,7 @@ impl Body for Counted {
                 Ok(data) => self.first(data).map(Ok),
                 Err(trailers) => Some(Ok(trailers)),
             }),
-            Poll::Pending => {
-                let end = self.end.as_mut().map(|end| end.as_mut().poll(waiting));
-                match end {
-                    Some(Poll::Ready(())) => Poll::Ready(None),
-                    _ => Poll::Pending,
-                }
-            }
-            ended => ended,
+            other => other,
         }
     }
 
@@ -230,6 +228,35 @@ mod tests {
         revoke.send(()).unwrap();
         assert!(reading.await.unwrap());
         assert_eq!(places.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_stream_with_news_without_end_ends_with_its_callers_right() {
+        /// A stream that always has an event.
+        struct Busy;
+
+        impl Body for Busy {
+            type Data = Bytes;
+            type Error = Infallible;
+
+            fn poll_frame(
+                self: Pin<&mut Self>,
+                _waiting: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+                Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[7; PIECE + 1])))))
+            }
+        }
+
+        let (places, unwritten) = (Arc::new(Semaphore::new(1)), Unwritten::default());
+        let (revoke, revoked) = tokio::sync::oneshot::channel::<()>();
+        let end = async move { revoked.await.unwrap() };
+        let stream = unwritten.count(Busy.boxed(), end, request(&places));
+        let mut stream = stream.unwrap();
+        for _ in 0..3 {
+            assert!(stream.frame().await.is_some());
+        }
+        revoke.send(()).unwrap();
+        assert!(stream.frame().await.is_none());
     }
 
     #[tokio::test]

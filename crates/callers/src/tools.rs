@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::schema::Language;
 use crate::shown;
+use crate::shown::shown_value;
 
 /// Longest schema that callers get, in bytes.
 pub const LONGEST_SCHEMA: usize = 32 << 10;
@@ -68,7 +69,7 @@ pub fn property<'a>(service: &'a ServiceDescription, name: &str) -> Option<&'a s
 fn tool(agent: &Aid, service: &ServiceDescription, platform: &str) -> Option<AgentTool> {
     let schema = |name: &str| -> Option<Value> {
         let text = property(service, name).filter(|text| text.len() <= LONGEST_SCHEMA)?;
-        serde_json::from_str(text).ok()
+        serde_json::from_str(text).ok().map(shown_value)
     };
     let name = service.name.as_deref()?;
     // If only one of an agent's tools has no ontology, that tool needs no name.

@@ -203,6 +203,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_hidden_in_a_schema() {
+        let mut catalogue = Catalogue::default();
+        let input =
+            r#"{"type":"object","properties":{"n\u200b":{"description":"Seen.\udb40\udc41"}}}"#;
+        catalogue.take(vec![entry("a@home", vec![tool("count", input)])], "home");
+        let offer = catalogue.get("a__count").unwrap();
+        let properties = &offer.shown.input_schema["properties"];
+        assert_eq!(properties["n"]["description"], "Seen.");
+    }
+
+    #[test]
     fn there_is_an_end_to_tools() {
         let mut catalogue = Catalogue::default();
         for number in 0..MOST_TOOLS + 10 {

@@ -14,7 +14,7 @@ pub fn page() -> String {
          ([how to](../how-to/prometheus.md)). Counters begin at 0 when the process that they count for is started.\n\n\
          `process` is the name of a process without the number of its start, such as `seller-1`; `agent` is the proved full \
          name of an agent. One answer names at most {MOST_PROCESSES} processes, {MOST_AGENTS} agents and {MOST_CHANNELS} \
-         channels, the first by name; `sealbus_left_out` counts the others. A process's \
+         channels, the first by name, and as many channels of each process; `sealbus_left_out` counts the others. A process's \
          numbers are its own, and nobody checks them.\n"
     );
     for (place, title) in [

@@ -43,7 +43,7 @@ impl Sample {
         for (reason, count) in &process.refused {
             self.put(&REFUSALS, [name, reason], *count);
         }
-        let agents = process.agents.len() as u64 + process.agents_left_out;
+        let agents = (process.agents.len() as u64).saturating_add(process.agents_left_out);
         self.put(&PROCESS_AGENTS, [name], agents);
         self.put(&MAILBOX_MESSAGES, [name], process.waiting);
         self.put(&MAILBOX_BYTES, [name], process.waiting_bytes);
@@ -53,7 +53,8 @@ impl Sample {
         }
     }
 
-    /// Notes the agents and channels of processes, with the same choice as [`put_processes`](Self::put_processes).
+    /// Notes the agents and channels of processes, with the same choice as [`put_processes`](Self::put_processes). Processes
+    /// name channels as they like, so each has the same share of them.
     pub fn put_agents_and_channels(&mut self, processes: &[ProcessTraffic]) {
         let agents = processes.iter().flat_map(|process| &process.agents);
         let mut agents: Vec<&AgentTraffic> = agents.collect();
@@ -65,16 +66,21 @@ impl Sample {
             self.put(&AGENT_MAILBOX_MESSAGES, [name], agent.waiting);
         }
         let untold = |list: usize, most: usize| list.saturating_sub(most) as u64;
-        let elsewhere: u64 = processes.iter().map(|it| it.agents_left_out).sum();
-        let left_out = elsewhere + untold(agents.len(), MOST_AGENTS);
-        self.put(&LEFT_OUT, ["agents"], left_out);
+        for process in processes {
+            self.put(&LEFT_OUT, ["agents"], process.agents_left_out);
+            self.put(&LEFT_OUT, ["channels"], process.channels_left_out);
+        }
+        self.put(&LEFT_OUT, ["agents"], untold(agents.len(), MOST_AGENTS));
 
-        let channels = processes
-            .iter()
-            .flat_map(|process| process.channels.iter().map(|it| (&process.group, it)));
-        let mut channels: Vec<(&String, &ChannelTraffic)> = channels.collect();
-        channels.sort_by_key(|(process, it)| (&it.channel, *process));
-        for (process, channel) in channels.iter().take(MOST_CHANNELS) {
+        let mut channels: Vec<(usize, &ChannelTraffic, &String)> = Vec::new();
+        for process in processes {
+            let mut own: Vec<&ChannelTraffic> = process.channels.iter().collect();
+            own.sort_by_key(|it| &it.channel);
+            let own = own.into_iter().enumerate();
+            channels.extend(own.map(|(place, it)| (place, it, &process.group)));
+        }
+        channels.sort_by_key(|(place, it, process)| (*place, &it.channel, *process));
+        for (_, channel, process) in channels.iter().take(MOST_CHANNELS) {
             let labels = [process.as_str(), channel.channel.as_str()];
             self.put(&CHANNEL_PUBLISHED, labels, channel.published);
             self.put(&CHANNEL_RECEIVED, labels, channel.received);
@@ -82,9 +88,11 @@ impl Sample {
             self.put(&CHANNEL_FILTER_ERRORS, labels, channel.filter_errors);
             self.put(&CHANNEL_SUBSCRIPTIONS, labels, channel.subscriptions);
         }
-        let elsewhere: u64 = processes.iter().map(|it| it.channels_left_out).sum();
-        let left_out = elsewhere + untold(channels.len(), MOST_CHANNELS);
-        self.put(&LEFT_OUT, ["channels"], left_out);
+        self.put(
+            &LEFT_OUT,
+            ["channels"],
+            untold(channels.len(), MOST_CHANNELS),
+        );
     }
 }
 
@@ -129,6 +137,37 @@ mod tests {
         }
         assert!(text.contains("sealbus_process_agents{process=\"p-0099\"} 1000\n"));
         assert!(!text.contains("p-0100"));
+    }
+
+    #[test]
+    fn a_process_takes_neither_the_places_nor_the_sums_of_others() {
+        let process = |group: &str, channels: Vec<String>, left_out| ProcessTraffic {
+            group: group.to_owned(),
+            channels: channels
+                .into_iter()
+                .map(|channel| ChannelTraffic {
+                    channel,
+                    ..ChannelTraffic::default()
+                })
+                .collect(),
+            agents: vec![AgentTraffic::default()],
+            agents_left_out: left_out,
+            channels_left_out: left_out,
+            ..ProcessTraffic::default()
+        };
+        let first = (0..500).map(|it| format!("/!{it:03}")).collect();
+        let mallory = process("mallory", first, u64::MAX);
+        let seller = process("seller", vec!["/tea".to_owned()], 7);
+        let processes = [mallory, seller];
+        let mut sample = Sample::of("factory", "node-1");
+        sample.put_processes(&processes);
+        sample.put_agents_and_channels(&processes);
+        let text = sample.text().unwrap();
+        let tea = "sealbus_channel_published_total{process=\"seller\",channel=\"/tea\"} 0\n";
+        assert!(text.contains(tea), "{text}");
+        assert!(text.contains("channel=\"/!048\"") && !text.contains("channel=\"/!049\""));
+        let left_out = format!("sealbus_left_out{{what=\"agents\"}} {}\n", u64::MAX);
+        assert!(text.contains(&left_out), "{text}");
     }
 
     #[test]

@@ -50,7 +50,9 @@ fn queries_name_what_there_is() {
     let alerts = alerts
         .lines()
         .filter_map(|line| line.trim().strip_prefix("expr: "));
+    let of_dashboard = found.len();
     found.extend(alerts.map(str::to_owned));
+    assert!(found.len() > of_dashboard, "there are no alerts");
     let name = Regex::new(r"sealbus_\w+").unwrap();
     let label = Regex::new(r"(\w+)\s*(?:=~|!~|!=|=)\s*\x22").unwrap();
     let grouping = Regex::new(r"\b(?:by|on|without)\s*\(([^)]*)\)").unwrap();

@@ -1,10 +1,13 @@
 //! The traffic through the processes of this node, as each process reports it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sealbus_bus::{MOST_ASKERS, RefusalReason};
 use sealbus_control::text::excerpt;
 use sealbus_control::traffic::{
-    LONGEST_NAME, MOST_AGENTS, MOST_CHANNELS, MOST_HEADS, ProcessTraffic, Watch, ask_process,
+    LONGEST_BODY, LONGEST_NAME, MOST_AGENTS, MOST_BODIES, MOST_CHANNELS, MOST_HEADS,
+    ProcessTraffic, Watch, WatchedBody, ask_process,
 };
 
 use super::processes::Placement;
@@ -12,8 +15,8 @@ use super::shared::Shared;
 
 /// How long a process may take to answer. A process that is busy is left out, and counts again the next time.
 const ANSWERING: Duration = Duration::from_secs(2);
-/// Most reasons of refusals in one answer.
-const MOST_REASONS: usize = 32;
+/// The word for reasons that this version does not know.
+const OTHER: &str = "other";
 
 impl Shared {
     /// Asks all attached processes.
@@ -56,12 +59,7 @@ fn bounded(
     let is_outside = |name: &str| local(name).is_none();
     let mut bounded = ProcessTraffic {
         node: node.to_owned(),
-        refused: traffic
-            .refused
-            .into_iter()
-            .take(MOST_REASONS)
-            .map(|(reason, count)| (short(&reason), count))
-            .collect(),
+        refused: by_known_reason(traffic.refused),
         ..traffic
     };
     bounded.agents.retain(|it| is_own(&it.agent));
@@ -90,10 +88,49 @@ fn bounded(
         ] {
             *text = text.as_deref().map(short);
         }
+        head.on_behalf_of.truncate(MOST_ASKERS);
+        for asker in &mut head.on_behalf_of {
+            *asker = short(asker);
+        }
+        head.body = head.body.take().map(cut_off);
+    }
+    let bodies = bounded.heads.iter_mut().map(|head| &mut head.body);
+    let shown = bodies.filter(|body| matches!(body, Some(WatchedBody::Shown { .. })));
+    for body in shown.skip(MOST_BODIES) {
+        *body = Some(WatchedBody::Skipped);
     }
     bounded.process.clone_from(&placement.process);
     bounded.group.clone_from(&placement.group);
     bounded
+}
+
+/// Refused attempts by reasons that there are: each word that a process invents would stay in a store of metrics for ever.
+fn by_known_reason(refused: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let mut known: BTreeMap<String, u64> = BTreeMap::new();
+    for (reason, count) in refused {
+        let is_known = RefusalReason::ALL.iter().any(|it| it.as_str() == reason);
+        let reason = if is_known { reason } else { OTHER.to_owned() };
+        let sum = known.entry(reason).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    known
+}
+
+/// The body within the limit.
+fn cut_off(body: WatchedBody) -> WatchedBody {
+    // A byte that is no text became three.
+    const MOST: usize = 3 * LONGEST_BODY;
+    let (text, before) = match body {
+        WatchedBody::Shown { text, left_out } if text.len() > MOST => (text, left_out),
+        other => return other,
+    };
+    match WatchedBody::of(text.as_bytes()) {
+        WatchedBody::Shown { text, left_out } => WatchedBody::Shown {
+            text,
+            left_out: left_out.saturating_add(before),
+        },
+        other => other,
+    }
 }
 
 /// Cuts the reports to the room in one answer of the node. Each process gets the same share.
@@ -102,21 +139,23 @@ fn share(mut processes: Vec<ProcessTraffic>) -> Vec<ProcessTraffic> {
     let (agents, channels) = (MOST_AGENTS / count, MOST_CHANNELS / count);
     let heads = 2 * MOST_HEADS / count;
     for traffic in &mut processes {
-        let busy =
-            |it: &sealbus_control::traffic::AgentTraffic| std::cmp::Reverse(it.sent + it.received);
+        let busy = |it: &sealbus_control::traffic::AgentTraffic| {
+            std::cmp::Reverse(it.sent.saturating_add(it.received))
+        };
         traffic.agents.sort_by_key(busy);
-        traffic.agents_left_out += cut(&mut traffic.agents, agents.max(1));
-        traffic.channels_left_out += cut(&mut traffic.channels, channels.max(1));
-        traffic.skipped += cut(&mut traffic.heads, heads.max(1));
+        let (left_out, unnamed) = (&mut traffic.agents_left_out, &mut traffic.channels_left_out);
+        cut(&mut traffic.agents, agents.max(1), left_out);
+        cut(&mut traffic.channels, channels.max(1), unnamed);
+        cut(&mut traffic.heads, heads.max(1), &mut traffic.skipped);
     }
     processes
 }
 
-/// Cuts a list, and says how much was cut off.
-fn cut<T>(list: &mut Vec<T>, most: usize) -> u64 {
+/// Cuts a list, and counts how much was cut off.
+fn cut<T>(list: &mut Vec<T>, most: usize, left_out: &mut u64) {
     let cut_off = list.len().saturating_sub(most);
     list.truncate(most);
-    cut_off as u64
+    *left_out = left_out.saturating_add(cut_off as u64);
 }
 
 #[cfg(test)]
@@ -133,14 +172,8 @@ mod tests {
         Placement::of(&serde_json::from_value(launch).unwrap())
     }
 
-    #[test]
-    fn a_process_speaks_of_its_own_agents_only_and_within_the_limits() {
-        let agent = |name: &str| AgentTraffic {
-            agent: name.to_owned(),
-            sent: 7,
-            ..AgentTraffic::default()
-        };
-        let head = |to: &str| MessageHead {
+    fn head(to: &str) -> MessageHead {
+        MessageHead {
             at: 1,
             from: "\u{1b}[2J".repeat(1000),
             to: to.to_owned(),
@@ -152,6 +185,15 @@ mod tests {
             on_behalf_of: Vec::new(),
             provenance: "proved".to_owned(),
             body: None,
+        }
+    }
+
+    #[test]
+    fn a_process_speaks_of_its_own_agents_only_and_within_the_limits() {
+        let agent = |name: &str| AgentTraffic {
+            agent: name.to_owned(),
+            sent: 7,
+            ..AgentTraffic::default()
         };
         let mut heads = vec![head("mallory@factory"); 5 * MOST_HEADS];
         heads.insert(0, head("victim@factory"));
@@ -177,9 +219,35 @@ mod tests {
                 && seen.heads[0].from.len() < 10 * LONGEST_NAME
         );
         assert_eq!(seen.heads[0].channel.as_deref(), Some("\\u{202e}"));
-        assert!(
-            seen.refused.len() <= MOST_REASONS
-                && seen.refused.keys().all(|it| !it.contains('\u{9b}'))
-        );
+        // Whatever it invents is one reason.
+        assert_eq!(seen.refused, BTreeMap::from([(OTHER.to_owned(), 499_500)]));
+    }
+
+    #[test]
+    fn a_process_fills_no_watcher_with_askers_and_bodies() {
+        let shown = |length: usize| WatchedBody::Shown {
+            text: "x".repeat(length),
+            left_out: u64::MAX,
+        };
+        let mut heads = vec![head("mallory@factory"); MOST_BODIES + 1];
+        for head in &mut heads {
+            head.body = Some(shown(1 << 14));
+            head.on_behalf_of = vec!["a\nb".repeat(1_000); 2 * MOST_ASKERS];
+        }
+        let told = ProcessTraffic {
+            heads,
+            skipped: u64::MAX,
+            agents_left_out: u64::MAX,
+            ..ProcessTraffic::default()
+        };
+        let told = bounded(told, "factory", "node-1", &placement());
+        let (first, last) = (&told.heads[0], &told.heads[MOST_BODIES]);
+        assert_eq!(first.body, Some(shown(LONGEST_BODY)));
+        assert_eq!(last.body, Some(WatchedBody::Skipped));
+        assert_eq!(first.on_behalf_of.len(), MOST_ASKERS);
+        let asker = &first.on_behalf_of[0];
+        assert!(!asker.contains('\n') && asker.len() < 10 * LONGEST_NAME);
+        let crowd = vec![told; 50];
+        assert!(share(crowd).iter().all(|it| it.skipped == u64::MAX));
     }
 }

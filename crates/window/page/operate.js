@@ -25,6 +25,7 @@ export function operations(name, act) {
   const dialog = el("dialog", { "aria-labelledby": "asked" }, heading, effect, el("div", { class: "tools" }, where, why, el("label", {}, asking, typed)), go, " ", leave);
   let wanted = "";
   let others = [];
+  let place;
   const isReady = () => typed.value === agent && (wanted !== "move" || nodes.value !== "");
   const carryOut = async () => {
     if (!isReady()) return;
@@ -63,7 +64,9 @@ export function operations(name, act) {
     node,
     update(state, at) {
       node.hidden = !state.operates;
-      others = state.nodes.filter((it) => it.state === "alive" && it.name !== at).map((it) => it.name);
+      // While the page has no news of the agent, it offers no move to the node where the agent was last.
+      place = at ?? place;
+      others = state.nodes.filter((it) => it.state === "alive" && it.name !== place).map((it) => it.name);
     },
   };
 }

@@ -52,15 +52,19 @@ export function bytes(value) {
   return `${(value / 1024 ** 2).toFixed(1)} MiB`;
 }
 
+/** Whether a number is a time that a calendar has. Others may say any number. */
+const isTime = (at) => Math.abs(at) <= 8.64e15;
+
 const two = (number) => String(number).padStart(2, "0");
 
 /** The time of day, to the millisecond. */
 export function clock(at) {
+  if (!isTime(at)) return "–";
   const time = new Date(at);
   return `${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}.${String(time.getMilliseconds()).padStart(3, "0")}`;
 }
 
-export const date = (at) => `${new Date(at).toISOString().slice(0, 10)} ${clock(at).slice(0, 8)}`;
+export const date = (at) => (isTime(at) ? `${new Date(at).toISOString().slice(0, 10)} ${clock(at).slice(0, 8)}` : "–");
 
 /** A length of time, such as `3 min`. */
 export function span(milliseconds) {

@@ -113,6 +113,16 @@ fn rate(before: Option<u64>, after: u64, milliseconds: u64) -> f64 {
     rate
 }
 
+/// Adds to a sum that processes may fill with any numbers.
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
+}
+
+/// The sum of such numbers.
+pub(crate) fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 /// The counters of one process at an earlier look, by name.
 struct Former<'a> {
     process: &'a ProcessTraffic,
@@ -136,10 +146,10 @@ impl<'a> Former<'a> {
 fn refused_by_name(records: &[RefusalRecord]) -> HashMap<&str, u64> {
     let mut counts: HashMap<&str, u64> = HashMap::new();
     for record in records {
-        *counts.entry(&record.who).or_default() += record.count;
+        add(counts.entry(&record.who).or_default(), record.count);
         let is_other = |name: &&str| !is_agent(name, &record.who) && !is_agent(&record.who, name);
         if let Some(receiver) = record.receiver.as_deref().filter(is_other) {
-            *counts.entry(receiver).or_default() += record.count;
+            add(counts.entry(receiver).or_default(), record.count);
         }
     }
     counts
@@ -163,7 +173,8 @@ impl Board {
             let former = former.get(process.process.as_str());
             let before = former.map(|it| it.process);
             let passed = before.map_or(0, |before| process.at.saturating_sub(before.at));
-            board.left_out += process.agents_left_out + process.channels_left_out;
+            add(&mut board.left_out, process.agents_left_out);
+            add(&mut board.left_out, process.channels_left_out);
             board.processes.push(ProcessRow {
                 process: process.process.clone(),
                 node: process.node.clone(),
@@ -171,9 +182,9 @@ impl Board {
                 received_rate: rate(before.map(|it| it.received), process.received, passed),
                 sent: process.sent,
                 received: process.received,
-                waiting: process.agents.iter().map(|agent| agent.waiting).sum(),
+                waiting: sum(process.agents.iter().map(|agent| agent.waiting)),
                 undeliverable: process.undeliverable,
-                refused: process.refused.values().sum(),
+                refused: sum(process.refused.values().copied()),
             });
             for agent in &process.agents {
                 let known = former.and_then(|it| it.agents.get(agent.agent.as_str()));
@@ -193,17 +204,17 @@ impl Board {
                     received: agent.received,
                     waiting: agent.waiting,
                     waiting_bytes: agent.waiting_bytes,
-                    refused: refused(&agent.agent) + named,
+                    refused: refused(&agent.agent).saturating_add(named),
                 });
             }
             for channel in &process.channels {
                 let known = former.and_then(|it| it.channels.get(channel.channel.as_str()));
                 let row = channels.entry(&channel.channel).or_default();
                 row.published_rate += rate(known.map(|it| it.published), channel.published, passed);
-                row.published += channel.published;
-                row.subscriptions += channel.subscriptions;
-                row.dropped += channel.dropped;
-                row.filter_errors += channel.filter_errors;
+                add(&mut row.published, channel.published);
+                add(&mut row.subscriptions, channel.subscriptions);
+                add(&mut row.dropped, channel.dropped);
+                add(&mut row.filter_errors, channel.filter_errors);
             }
         }
         let named = channels.into_iter().map(|(channel, row)| ChannelRow {
@@ -279,6 +290,25 @@ mod tests {
             panic!("{board:?}")
         };
         assert_eq!((channel.published, channel.published_rate), (50, 20.0));
+    }
+
+    #[test]
+    fn no_process_turns_the_sums_of_all_around() {
+        let mut look = look(1_000, &[("ann", 1, u64::MAX), ("ben", 1, 2)], u64::MAX);
+        for process in &mut look.traffic.processes {
+            process.agents_left_out = u64::MAX;
+            process.channels_left_out = 1;
+            process.refused = [("a".to_owned(), u64::MAX), ("b".to_owned(), 1)].into();
+        }
+        for record in &mut look.refused {
+            record.count = u64::MAX;
+        }
+        let board = Board::between(&look, &look);
+        let process = &board.processes[0];
+        assert_eq!((process.waiting, process.refused), (u64::MAX, u64::MAX));
+        assert_eq!(board.channels[0].published, u64::MAX);
+        assert_eq!(board.agents[1].refused, u64::MAX);
+        assert_eq!(board.left_out, u64::MAX);
     }
 
     #[test]

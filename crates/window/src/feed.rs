@@ -15,7 +15,7 @@ use sealbus_control::traffic::{MessageHead, Watch};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::board::{AgentRow, Board, ChannelRow, Look};
+use crate::board::{AgentRow, Board, ChannelRow, Look, sum};
 use crate::remedy::Explained;
 use crate::rights::Rights;
 use crate::seen::{Seen, fresh};
@@ -224,7 +224,7 @@ async fn follow_once(
         let (mut heads, mut skipped) = (Vec::new(), 0);
         for process in &mut traffic.processes {
             heads.append(&mut process.heads);
-            skipped += process.skipped;
+            skipped = process.skipped.saturating_add(skipped);
         }
         heads.sort_by_key(|head| head.at);
         for heads in heads.chunks(BATCH) {
@@ -272,9 +272,9 @@ async fn follow_once(
             let processes = &board.processes;
             let totals = Totals {
                 sent_rate: processes.iter().map(|it| it.sent_rate).sum(),
-                waiting: processes.iter().map(|it| it.waiting).sum(),
-                refused: processes.iter().map(|it| it.refused).sum(),
-                undeliverable: processes.iter().map(|it| it.undeliverable).sum(),
+                waiting: sum(processes.iter().map(|it| it.waiting)),
+                refused: sum(processes.iter().map(|it| it.refused)),
+                undeliverable: sum(processes.iter().map(|it| it.undeliverable)),
                 processes: processes.len(),
                 left_out: board.left_out,
                 silent: board.silent,

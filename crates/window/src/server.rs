@@ -255,14 +255,15 @@ impl Window {
         }
         let key = head.headers.get(SESSION);
         let key = key.and_then(|key| key.to_str().ok()?.parse::<Secret>().ok());
-        if !key.is_some_and(|key| self.sessions.lock().knows(&key, Instant::now())) {
+        let end = key.and_then(|key| self.sessions.lock().end(&key, Instant::now()));
+        let Some(end) = end else {
             let why =
                 "the session has ended: press Enter where `sealbus window` runs for a new link";
             return Err(refused(StatusCode::FORBIDDEN, why));
-        }
+        };
         stranger.let_in();
         match path {
-            "/stream" => self.stream(read(body).await?),
+            "/stream" => self.stream(read(body).await?, end),
             "/ask" => self.ask(read(body).await?).await,
             "/act" => self.act(read(body).await?).await,
             _ => Err(refused(StatusCode::NOT_FOUND, "there is no such question")),
@@ -288,7 +289,8 @@ impl Window {
         }
     }
 
-    fn stream(self: Arc<Self>, look: StreamRequest) -> Result<HttpAnswer, NotServed> {
+    /// The page's content, until its session ends.
+    fn stream(self: Arc<Self>, look: StreamRequest, end: Instant) -> Result<HttpAnswer, NotServed> {
         if !look.watch.as_ref().is_none_or(Watch::is_bounded) {
             let why = "at most 16 agents and performatives of 256 bytes each are watched";
             return Err(refused(StatusCode::BAD_REQUEST, why));
@@ -306,15 +308,19 @@ impl Window {
         tokio::spawn(async move {
             let _place = place;
             let lines = Lines::new(sender);
-            match &self.source {
-                Source::Platform { directory, rights } => {
-                    follow(directory, *rights, look.watch.as_ref(), &lines).await;
+            let telling = async {
+                match &self.source {
+                    Source::Platform { directory, rights } => {
+                        follow(directory, *rights, look.watch.as_ref(), &lines).await;
+                    }
+                    Source::Recording(recording) => {
+                        replay(recording.clone(), &lines).await;
+                        lines.unread().await;
+                    }
                 }
-                Source::Recording(recording) => {
-                    replay(recording.clone(), &lines).await;
-                    lines.unread().await;
-                }
-            }
+            };
+            // The page asks again, and is told why.
+            let _ = tokio::time::timeout_at(end.into(), telling).await;
         });
         let lines = stream::poll_fn(move |waiting| {
             let line = receiver.poll_recv(waiting);

@@ -52,12 +52,12 @@ impl Sessions {
         }
     }
 
-    /// Whether this is the key of a session.
-    pub(crate) fn knows(&self, key: &Secret, now: Instant) -> bool {
+    /// When the session with this key ends, if there is one.
+    pub(crate) fn end(&self, key: &Secret, now: Instant) -> Option<Instant> {
         let hash = key.hash();
-        self.open
-            .iter()
-            .any(|(known, ends)| *known == hash && now < *ends)
+        let mut open = self.open.iter();
+        let found = open.find(|(known, ends)| *known == hash && now < *ends);
+        found.map(|(_, ends)| *ends)
     }
 }
 
@@ -69,15 +69,16 @@ mod tests {
     fn a_link_opens_one_session_and_only_for_a_while() {
         let (mut sessions, now) = (Sessions::default(), Instant::now());
         let link = sessions.link(now).unwrap();
-        assert!(!sessions.knows(&link, now), "a link is no key");
+        assert_eq!(sessions.end(&link, now), None, "a link is no key");
         let key = sessions.enter(&link, now).unwrap().unwrap();
         assert!(sessions.enter(&link, now).unwrap().is_none(), "used twice");
         assert!(
             sessions.enter(&key, now).unwrap().is_none(),
             "a key is no link"
         );
-        assert!(sessions.knows(&key, now) && !sessions.knows(&Secret::random().unwrap(), now));
-        assert!(!sessions.knows(&key, now + SESSION));
+        assert_eq!(sessions.end(&key, now), Some(now + SESSION));
+        assert_eq!(sessions.end(&Secret::random().unwrap(), now), None);
+        assert_eq!(sessions.end(&key, now + SESSION), None);
         let late = sessions.link(now).unwrap();
         assert!(sessions.enter(&late, now + LINK).unwrap().is_none());
     }
@@ -92,6 +93,7 @@ mod tests {
             let link = sessions.link(now).unwrap();
             keys.push(sessions.enter(&link, now).unwrap().unwrap());
         }
-        assert!(!sessions.knows(&keys[0], now) && sessions.knows(&keys[1], now));
+        assert_eq!(sessions.end(&keys[0], now), None);
+        assert!(sessions.end(&keys[1], now).is_some());
     }
 }

@@ -165,6 +165,17 @@ async fn bodies_and_streams_have_an_end() {
 }
 
 #[tokio::test]
+async fn a_stream_ends_with_its_session() {
+    let look = StreamRequest { watch: None };
+    let Ok(answer) = window().stream(look, Instant::now()) else {
+        panic!("it is streamed");
+    };
+    let whole = answer.into_body().collect();
+    let whole = tokio::time::timeout(Duration::from_secs(60), whole).await;
+    assert!(whole.is_ok(), "it has no end");
+}
+
+#[tokio::test]
 async fn a_recording_is_streamed() {
     let window = window();
     let key = entered(&window).await;

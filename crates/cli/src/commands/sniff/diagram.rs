@@ -103,6 +103,8 @@ fn xml_text(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '&' => safe.push_str("&amp;"),
             '"' => safe.push_str("&quot;"),
+            // XML has no such characters, not even as entities.
+            '\u{fffe}' | '\u{ffff}' => safe.push(char::REPLACEMENT_CHARACTER),
             _ => safe.push(character),
         }
     }
@@ -211,8 +213,11 @@ mod tests {
 
     #[test]
     fn svg_is_well_formed_and_holds_text_only() {
-        let text = svg(&seen());
+        let mut hostile = seen();
+        hostile[0] = head("buyer@f", "seller@f", "\u{fffe}\u{ffff}");
+        let text = svg(&hostile);
         assert!(!text.contains("<img"), "{text}");
+        assert!(!text.contains(['\u{fffe}', '\u{ffff}']), "{text}");
         assert_eq!(text.matches("marker-end").count(), 3);
         assert_eq!(text.matches("text-anchor").count(), 6);
         // Every & begins an entity.

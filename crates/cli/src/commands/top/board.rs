@@ -21,8 +21,11 @@ pub(super) fn summary(board: &Board, platform: &str) -> String {
         .iter()
         .map(|process| process.sent_rate)
         .sum();
-    let waiting: u64 = board.processes.iter().map(|process| process.waiting).sum();
-    let refused: u64 = board.processes.iter().map(|process| process.refused).sum();
+    // A process may say any number.
+    let waiting = board.processes.iter().map(|it| it.waiting);
+    let waiting = waiting.fold(0, u64::saturating_add);
+    let refused = board.processes.iter().map(|it| it.refused);
+    let refused = refused.fold(0, u64::saturating_add);
     let mut text = format!(
         "{platform}: {} msg/s, {waiting} waiting, {refused} refused, {} agents in {} processes",
         number(rate),
