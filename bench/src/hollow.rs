@@ -196,6 +196,7 @@ impl Apart {
         let config = NodeConfig {
             directory,
             token: Some(Token::parse(Purpose::Join, &issued.token).map_err(other)?),
+            join: None,
             name: None,
             address: HERE,
             isolation: IsolationConfig {

@@ -229,6 +229,32 @@ def test_logs_follow(platform):
     assert last == "three\n"
 
 
+def test_logs_have_the_line_that_is_not_complete(platform):
+    factory = platform(PLAIN + """
+    [[agent]]
+    name = "half"
+    command = ["sh", "-c", "printf unfinished; exec sleep 600"]
+""").up("--isolation", "none")  # The node, too, writes a line about isolation.
+    wait_for(lambda: b"unfinished" in factory.tell("logs", "half", expect=None).stdout, "the line to begin", also=factory.logs)
+    assert b"unfinished" in factory.tell("logs", "half", "worker").stdout
+    assert b"unfinished" in factory.tell("logs").stdout
+    assert b"unfinished" in factory.tell("logs", "half", "--grep", "finish").stdout
+    lines = factory.tell("logs", "half", "--json").stdout.splitlines()
+    assert {"agent": "half", "line": "unfinished"} in map(json.loads, lines)
+
+
+def test_output_that_the_disk_does_not_take_is_a_failure(platform):
+    factory = platform(PLAIN).up()
+    factory.active("worker")
+    for arguments in (["completion", "bash"], ["logs", "worker", "--state", factory.state]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [SEALBUS, *arguments], stdout=full, stderr=subprocess.PIPE, env=clean_environment(), timeout=DEADLINE, check=False
+            )
+        assert done.returncode == 1, done.stderr
+        assert b"cannot write standard output" in done.stderr
+
+
 def test_a_program_started_by_hand_joins_with_a_ticket(platform):
     factory = platform(PLAIN).up()
     factory.active("worker")

@@ -4,12 +4,14 @@ import json
 import os
 import shutil
 import signal
+import socket
+import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, SEALBUS, one_worker, sealbus, wait_for
+from harness import DEADLINE, PROGRAMS, SEALBUS, clean_environment, one_worker, sealbus, wait_for
 
 EMPTY = """
     [platform]
@@ -122,6 +124,54 @@ def test_a_node_comes_back_with_its_own_certificate(platform):
     wait_for(
         lambda: factory.nodes()["node-2"]["state"] == "alive", "node-2 to be back", also=factory.logs
     )
+
+
+def test_a_node_comes_back_to_its_own_address_without_a_token(platform):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        try:
+            way.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no address but loopback")
+        own = way.getsockname()[0]
+    factory = platform(EMPTY).up("--address", own)
+    node = factory.node("node-2")
+    wait_for(lambda: f"node-2 is there, at {own}" in node.output(), "node-2 to be there", also=factory.logs)
+    node.end()
+    # As where a service's file sets the variable to nothing.
+    state = ("--state", factory.directory / "node-2")
+    for number, arguments in enumerate([[], ["--join", factory.ask("status")["enrolment"]]]):
+        again = factory.program(
+            SEALBUS, "node", *state, *arguments, name=f"again-{number}", environment={"SEALBUS_TOKEN": ""}
+        )
+        wait_for(lambda again=again: "node-2 is there" in again.output(), "node-2 to be back", also=factory.logs)
+        assert f"node-2 is there, at {own}" in again.output()
+        again.end()
+
+
+def test_a_second_node_does_not_take_the_place_of_one_that_runs(platform):
+    factory = platform(EMPTY).up()
+    factory.node("node-2")
+    state = factory.directory / "node-2"
+    twin = factory.program(SEALBUS, "node", "--state", state, name="twin")
+    assert twin.wait() == 1
+    assert "another node runs" in twin.output()
+    with socket.socket(socket.AF_UNIX) as program:
+        program.connect(str(state / "run" / "node.sock"))
+    assert factory.nodes()["node-2"]["state"] == "alive"
+
+
+def test_an_address_alone_lets_no_node_in(tmp_path):
+    done = sealbus("node", "--join", "127.0.0.1:1", "--state", tmp_path / "new", expect=2)
+    assert b"join with a token" in done.stderr
+
+
+def test_the_check_leaves_a_folder_of_others_alone(tmp_path):
+    # The shell has the number that the command will have.
+    script = 'mkdir "$TMPDIR/sealbus-check-$$" && touch "$TMPDIR/sealbus-check-$$/kept" && exec "$0" node --check'
+    environment = clean_environment({"TMPDIR": str(tmp_path)})
+    subprocess.run(["bash", "-c", script, SEALBUS], env=environment, check=True, capture_output=True, timeout=DEADLINE)
+    (folder,) = tmp_path.iterdir()
+    assert [path.name for path in folder.iterdir()] == ["kept"]
 
 
 def test_placement_obeys_pin_and_forbid(platform):

@@ -39,6 +39,18 @@ def test_a_platform_in_the_background_is_not_up_without_its_nodes(platform):
     factory.tell("status", expect=3)
 
 
+def test_a_start_in_the_background_that_is_interrupted_leaves_no_platform(platform):
+    factory = platform(WORKER)
+    factory.state.mkdir(parents=True, exist_ok=True)
+    # Without a folder for its node, the platform is not up for a while.
+    (factory.state / "node-1").write_text("no folder")
+    start = factory.program(SEALBUS, "up", factory.manifest, "--detach", "--state", factory.state, name="start")
+    wait_for(lambda: factory.tell("status", expect=None).returncode == 0, "the Master to answer", also=factory.logs)
+    assert start.end() == 1
+    assert "interrupted" in start.output()
+    factory.tell("status", expect=3)
+
+
 def test_a_manifest_with_a_mistake_starts_nothing_in_the_background(platform):
     factory = platform("[platform]\nname = 7\n")
     assert b"name" in factory.tell("up", factory.manifest, "--detach", expect=1).stderr

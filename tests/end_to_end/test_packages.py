@@ -98,6 +98,16 @@ def test_the_units_are_good_and_hardened(package):
         assert exposure and float(exposure[1]) <= 3.5, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("unit", ["sealbus.service", "sealbus-node.service"])
+def test_a_unit_outlives_what_comes_late_and_has_room_for_agents(unit):
+    lines = (PACKAGING / "debian" / unit).read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    # systemd gives a unit up after five starts within ten seconds.
+    assert int(settings["RestartSec"]) * 5 > 10
+    assert settings["RestartPreventExitStatus"] == "2"
+    assert settings["TasksMax"] == "infinity"
+
+
 def test_the_release_workflow_fits_its_schema():
     workflow = PACKAGING.parent / ".github" / "workflows" / "release.yml"
     run(sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", workflow)
@@ -110,6 +120,14 @@ def test_the_descriptions_of_containers_fit_their_schemas():
     folder = PACKAGING / "container"
     run(sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", folder / "compose.yaml")
     run(sys.executable, "-m", "kubernetes_validate", "--strict", folder / "kubernetes.yaml")
+
+
+def test_containers_have_as_long_to_end_everywhere():
+    folder = PACKAGING / "container"
+    described = [each for each in yaml.safe_load_all((folder / "kubernetes.yaml").read_text()) if each["kind"] == "StatefulSet"]
+    longest = {each["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] for each in described}
+    services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    assert {f"{seconds}s" for seconds in longest} == {each["stop_grace_period"] for each in services.values()}
 
 
 def test_the_manifest_of_the_container_is_the_same_everywhere():

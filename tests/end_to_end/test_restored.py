@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from harness import PROGRAMS, one_worker, sealbus, wait_for
+from harness import PROGRAMS, SEALBUS, one_worker, sealbus, wait_for
 
 
 def test_a_revocation_outlives_the_copy_of_the_store_that_has_none(platform):
@@ -100,6 +100,17 @@ def test_a_platform_whose_master_lost_its_disk_goes_on_from_a_backup(platform, k
     wait_for(lambda: sum(heard("late").values(), []) == [0, 1, 2], "the late one to be written to", also=factory.logs)
     factory.tell("ca", "revoke", "late")
     wait_for(lambda: factory.agents()["late"]["state"] != "active", "the late one to be cut off", also=factory.logs)
+
+
+def test_a_backup_that_ends_in_the_middle_has_no_name(platform):
+    factory = platform(workers()).up()
+    backup = factory.directory / "half"
+    # The system ends a program that writes more than one block.
+    script = 'ulimit -f 1; exec "$0" backup "$1" --state "$2"'
+    ended = factory.program("bash", "-c", script, SEALBUS, backup, factory.state, name="backup")
+    assert ended.wait() != 0
+    assert not backup.exists()
+    factory.tell("backup", backup)
 
 
 def test_what_is_no_backup_is_refused_by_name(platform):

@@ -103,6 +103,11 @@ impl General {
         let option = |name: &str, variable: &str| {
             let typed = words.windows(2).find(|pair| pair[0] == name);
             let typed = typed.map(|pair| pair[1].clone());
+            let joined = |word: &OsString| {
+                let value = word.to_str()?.strip_prefix(name)?.strip_prefix('=')?;
+                Some(OsString::from(value))
+            };
+            let typed = typed.or_else(|| words.iter().find_map(joined));
             typed.or_else(|| std::env::var_os(variable))
         };
         let platform = option("--platform", "SEALBUS_PLATFORM");
@@ -150,7 +155,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: sealbus status --nodes 3 --agent seller-1")]
     Status(Status),
     /// Start a Remote Node on this machine that joins a running platform
-    #[command(after_help = "Example: sealbus node --token \"$(cat token)\"")]
+    #[command(after_help = "Example: sealbus node --token - < token")]
     Node(Node),
     /// Make a one-time token with which a Remote Node, or a further Master, joins
     #[command(after_help = "Example: sealbus token --name node-2 --lifetime 10m")]
@@ -429,6 +434,9 @@ mod tests {
         ];
         let general = General::of_typed(&words.map(OsString::from));
         assert_eq!(general.state, Some(PathBuf::from("/there")));
+        let words = ["sealbus", "--", "sealbus", "--state=/here", "kill", "wor"];
+        let general = General::of_typed(&words.map(OsString::from));
+        assert_eq!(general.state, Some(PathBuf::from("/here")));
     }
 
     #[test]

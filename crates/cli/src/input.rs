@@ -44,18 +44,45 @@ pub(crate) fn on_disk(path: &Path) -> Result<(PathBuf, Option<NamedTempFile>), C
     Ok((copy.path().to_owned(), Some(copy)))
 }
 
-/// Reads the file, up to `most` bytes.
+/// Reads the file.
+///
+/// # Errors
+/// If it cannot be read, or has more than `most` bytes: a part of it is never taken for the whole.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, CliError> {
     let mut bytes = Vec::new();
-    let read = open(path)?.take(most).read_to_end(&mut bytes);
+    let read = open(path)?
+        .take(most.saturating_add(1))
+        .read_to_end(&mut bytes);
     read.map_err(CliError::file("read", name(path)))?;
+    if bytes.len() as u64 > most {
+        return Err(CliError::Failed {
+            message: format!("{} has more than {most} bytes", name(path).display()),
+            help: Some("no more are read for this command".to_owned()),
+        });
+    }
     Ok(bytes)
 }
 
 /// As [`read`], as text.
 pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, CliError> {
-    let mut text = String::new();
-    let read = open(path)?.take(most).read_to_string(&mut text);
-    read.map_err(CliError::file("read", name(path)))?;
-    Ok(text)
+    let text = String::from_utf8(read(path, most)?);
+    text.map_err(|error| {
+        let error = io::Error::new(io::ErrorKind::InvalidData, error.utf8_error());
+        CliError::file("read", name(path))(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_file_is_not_taken_for_the_whole() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "four").unwrap();
+        assert_eq!(read_text(file.path(), 4).unwrap(), "four");
+        let error = read_text(file.path(), 3).unwrap_err().to_string();
+        assert!(error.ends_with("has more than 3 bytes"), "{error}");
+        assert_eq!(read(file.path(), u64::MAX).unwrap(), b"four");
+    }
 }

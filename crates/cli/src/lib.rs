@@ -99,7 +99,8 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
             commands::ceremony::certify(&arguments.general, certify, output)?;
         }
         Command::Ca(Ca::Monitor(monitor)) => {
-            let monitored = commands::issuance_log::monitor(&arguments.general, monitor, output);
+            let monitored =
+                commands::issuance_log::monitor::monitor(&arguments.general, monitor, output);
             runtime()?.block_on(monitored)?;
         }
         Command::Evidence(Evidence::Export(export)) => {

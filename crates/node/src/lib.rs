@@ -61,7 +61,7 @@ use tokio::task::JoinSet;
 
 use sealbus_control::NodeDescription;
 use sealbus_control::enrolment::Joined;
-use sealbus_control::local::forbid_inspection;
+use sealbus_control::local::{forbid_inspection, is_listening};
 use sealbus_enrolment::{ATTACHMENT, Enrolment, EnrolmentError, accept, bind};
 use sealbus_keeping::node_journal::NodeJournal;
 use sealbus_launcher::NotIsolated;
@@ -100,6 +100,8 @@ pub struct NodeConfig {
     pub directory: PathBuf,
     /// The token to join with. A node that joined before needs none.
     pub token: Option<Token>,
+    /// The Master's address, for a node that joined before and has no token.
+    pub join: Option<String>,
     /// The name that it asks for.
     pub name: Option<String>,
     /// The node's address, in its agents' certificates and for their links.
@@ -108,6 +110,15 @@ pub struct NodeConfig {
     pub isolation: IsolationConfig,
     /// The address for Prometheus, if it is to have the node's metrics.
     pub metrics: Option<SocketAddr>,
+}
+
+/// The addresses at which the node with this state directory last knew the Masters. There are none if it never joined.
+///
+/// # Errors
+/// [`NodeError::Memory`].
+pub fn masters_of(directory: &Path) -> Result<Vec<String>, NodeError> {
+    let known = Memory::open(directory)?.known()?;
+    Ok(known.map_or_else(Vec::new, |known| known.enrolment.addresses))
 }
 
 /// A running node. Dropping it leaves its processes running, and the node takes them over again when it is restarted.
@@ -139,6 +150,9 @@ pub enum NodeError {
         /// The token's platform.
         other: String,
     },
+    /// Another node runs with the state directory. It would lose its socket, and its programs would lose it.
+    #[error("another node runs with {}: end it first, or choose another state directory", .0.display())]
+    InUse(PathBuf),
     /// The node's state directory cannot be used.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -209,6 +223,8 @@ impl Node {
                 let mut enrolment = known.enrolment;
                 if let Some(token) = token {
                     enrolment.addresses = token.addresses().to_vec();
+                } else if let Some(address) = &config.join {
+                    enrolment.addresses = vec![address.clone()];
                 }
                 let (joined, credential) = come_back_patiently(
                     &enrolment,
@@ -257,6 +273,9 @@ impl Node {
         )?;
         let trust = Arc::new(trust);
         let path = socket_of(memory.directory());
+        if is_listening(&path) {
+            return Err(NodeError::InUse(config.directory));
+        }
         let listener = sealing
             .listen(&path)
             .map_err(system(&format!("listen on {}", path.display())))?;

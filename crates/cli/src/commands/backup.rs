@@ -1,13 +1,15 @@
 //! `backup` and `restore`: the platform's state in one file.
 
-use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::Path;
 
 use sealbus_control::admin::{BackupMade, ask};
-use sealbus_files::Private;
+use sealbus_files::sync_folder;
 use sealbus_master::{RestoreError, check_backup, describe_backup, restore};
 use serde_json::json;
+use tempfile::NamedTempFile;
 
+use super::run::EndSignals;
 use super::store::etcd;
 use super::{instant, manifest};
 use crate::arguments::{Backup, General, Restore};
@@ -23,15 +25,33 @@ pub(crate) async fn backup(
     output: Output,
 ) -> Result<(), CliError> {
     let path = &backup.file;
-    let mut options = File::options();
-    let made = options.write(true).create_new(true).private().open(path);
-    let mut file = made.map_err(CliError::file("create", path))?;
-    let written = write(connection, backup, &mut file).await;
-    if written.is_err() {
-        // Half a backup is worth nothing.
-        let _ = std::fs::remove_file(path);
+    let failed = CliError::file("create", path);
+    if path.symlink_metadata().is_ok() {
+        return Err(failed(io::ErrorKind::AlreadyExists.into()));
     }
+    let folder = match path.parent() {
+        // A name alone is one in the present folder.
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => Path::new("/"),
+    };
+    let mut signals = EndSignals::catch()?;
+    // Half a backup is worth nothing: only a whole one gets the name.
+    let draft = tempfile::Builder::new()
+        .prefix(".sealbus-backup-")
+        .tempfile_in(folder);
+    let mut draft = draft.map_err(&failed)?;
+    let written = tokio::select! {
+        written = write(connection, backup, &mut draft) => written,
+        () = signals.told() => Err(CliError::Failed {
+            message: format!("the backup was interrupted, and {} was not written", path.display()),
+            help: None,
+        }),
+    };
     let BackupMade { length, made } = written?;
+    let named = draft.persist_noclobber(path);
+    named.map_err(|error| failed(error.error))?;
+    sync_folder(folder).map_err(CliError::file("write", path))?;
     let told = json!({ "file": path, "bytes": length, "made": made, "keys": backup.with_keys });
     output.show(&told, || {
         let keys = match backup.with_keys {
@@ -46,7 +66,7 @@ pub(crate) async fn backup(
 async fn write(
     connection: &mut Connection,
     backup: &Backup,
-    file: &mut File,
+    draft: &mut NamedTempFile,
 ) -> Result<BackupMade, CliError> {
     let path = &backup.file;
     let keys = backup.with_keys;
@@ -57,11 +77,13 @@ async fn write(
         if piece.is_empty() {
             break;
         }
-        file.write_all(&piece)
+        draft
+            .write_all(&piece)
             .map_err(CliError::file("write", path))?;
         from += piece.len() as u64;
     }
-    file.sync_all().map_err(CliError::file("write", path))?;
+    let synced = draft.as_file().sync_all();
+    synced.map_err(CliError::file("write", path))?;
     if from != made.length {
         return Err(CliError::Failed {
             message: "another backup was made meanwhile".to_owned(),
@@ -69,7 +91,7 @@ async fn write(
         });
     }
     // Another backup that was made meanwhile may be as long.
-    check_backup(path)?;
+    check_backup(draft.path())?;
     Ok(made)
 }
 

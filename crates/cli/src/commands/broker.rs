@@ -206,6 +206,15 @@ fn listen(broker: &BrokerRabbitMq, addresses: &[String]) -> Result<IpAddr, CliEr
 /// Reads the operator's password from `file`, or makes a new one and keeps it there.
 fn password(file: &Path) -> Result<String, CliError> {
     match fs::read_to_string(file) {
+        Ok(text) if text.trim_end().is_empty() => {
+            return Err(CliError::Failed {
+                message: format!("{} has no password", file.display()),
+                help: Some(
+                    "write the operator's password into it, or remove it: then a new one is made"
+                        .to_owned(),
+                ),
+            });
+        }
         Ok(text) => return Ok(text.trim_end().to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(CliError::file("read", file)(error)),
@@ -265,5 +274,22 @@ impl From<CertificateError> for CliError {
             message: error.to_string(),
             help: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_no_password() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("operator.secret");
+        let made = password(&file).unwrap();
+        assert!(!made.is_empty());
+        assert_eq!(password(&file).unwrap(), made);
+        fs::write(&file, "\n").unwrap();
+        let error = password(&file).unwrap_err().to_string();
+        assert!(error.ends_with("has no password"), "{error}");
     }
 }

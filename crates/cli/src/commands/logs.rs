@@ -1,7 +1,7 @@
 //! `logs`: the output of agents.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
 use owo_colors::{AnsiColors, OwoColorize};
@@ -30,30 +30,35 @@ pub(crate) async fn logs(
     logs: &Logs,
     output: Output,
 ) -> Result<(), CliError> {
-    if let ([agent], None) = (logs.agent.as_slice(), &logs.grep) {
-        return one(connection, agent, logs, output).await;
+    if let ([agent], None, false) = (logs.agent.as_slice(), &logs.grep, output.is_json()) {
+        return one(connection, agent, logs).await;
     }
     let mut tails = Tails::new(logs.first());
     for agent in &logs.agent {
         tails.add(agent, agent);
     }
+    let is_wanted = |line: &str| match &logs.grep {
+        Some(grep) => grep.is_match(line),
+        None => !line.contains(STEP),
+    };
+    let show = |tails: &Tails, lines: Vec<(String, String)>| {
+        for (name, line) in lines.iter().filter(|(_, line)| is_wanted(line)) {
+            let told = json!({ "agent": name, "line": line });
+            output.line(&told, || tails.prefixed(name, line));
+        }
+    };
     loop {
         if logs.agent.is_empty() {
             tails.add_all(&connection.list(ask::Agents::default()).await?);
         }
         let lines = tails.more(connection, logs.agent.is_empty()).await?;
-        let is_wanted = |line: &str| match &logs.grep {
-            Some(grep) => grep.is_match(line),
-            None => !line.contains(STEP),
-        };
-        for (name, line) in lines.iter().filter(|(_, line)| is_wanted(line)) {
-            let told = json!({ "agent": name, "line": line });
-            output.line(&told, || tails.prefixed(name, line));
-        }
-        if !lines.is_empty() {
+        show(&tails, lines);
+        if !tails.caught_up {
             continue;
         }
         if !logs.follow {
+            let rests = tails.rests();
+            show(&tails, rests);
             return Ok(());
         }
         tokio::select! {
@@ -63,13 +68,8 @@ pub(crate) async fn logs(
     }
 }
 
-/// Shows one log without prefixes, including incomplete lines.
-async fn one(
-    connection: &mut Connection,
-    agent: &str,
-    logs: &Logs,
-    output: Output,
-) -> Result<(), CliError> {
+/// Shows one log to people, without prefixes, including incomplete lines.
+async fn one(connection: &mut Connection, agent: &str, logs: &Logs) -> Result<(), CliError> {
     let mut from = logs.first();
     loop {
         let request = ask::Log {
@@ -80,21 +80,16 @@ async fn one(
         let caught_up = text.is_empty();
         let lines = text.split_inclusive('\n');
         let text: String = lines.filter(|line| !line.contains(STEP)).collect();
-        if output.is_json() {
-            for line in text.lines() {
-                output.line(&json!({ "agent": agent, "line": line }), String::new);
-            }
-        } else {
-            let mut out = anstream::stdout().lock();
+        let mut out = anstream::stdout().lock();
+        let written = out
+            .write_all(shown(&text).as_bytes())
+            .and_then(|()| out.flush());
+        match written {
             // A closed pipe (`| head`) means that the reader has seen enough.
-            if out
-                .write_all(shown(&text).as_bytes())
-                .and_then(|()| out.flush())
-                .is_err()
-            {
-                return Ok(());
-            }
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            written => written.map_err(CliError::file("write", "standard output"))?,
         }
+        drop(out);
         from = LogPosition::Offset { offset: next };
         if caught_up {
             if !logs.follow {
@@ -114,6 +109,8 @@ pub(super) struct Tails {
     first: LogPosition,
     /// The logs, by the name that their lines get.
     tails: BTreeMap<String, Tail>,
+    /// Whether the last look found nothing new.
+    caught_up: bool,
 }
 
 struct Tail {
@@ -129,6 +126,7 @@ impl Tails {
         Self {
             first,
             tails: BTreeMap::new(),
+            caught_up: false,
         }
     }
 
@@ -161,6 +159,7 @@ impl Tails {
         is_lenient: bool,
     ) -> Result<Vec<(String, String)>, CliError> {
         let mut lines = Vec::new();
+        self.caught_up = true;
         for (name, tail) in &mut self.tails {
             let request = ask::Log {
                 agent: tail.agent.clone(),
@@ -169,6 +168,7 @@ impl Tails {
             match connection.ask(request).await {
                 Ok(LogText { text, next }) => {
                     tail.from = LogPosition::Offset { offset: next };
+                    self.caught_up &= text.is_empty();
                     let whole = tail.take(&text).into_iter();
                     lines.extend(whole.map(|line| (name.clone(), line)));
                 }
@@ -177,6 +177,15 @@ impl Tails {
             }
         }
         Ok(lines)
+    }
+
+    /// The lines whose ends have not come.
+    fn rests(&mut self) -> Vec<(String, String)> {
+        let rest = |(name, tail): (&String, &mut Tail)| {
+            let rest = std::mem::take(&mut tail.rest);
+            (!rest.is_empty()).then(|| (name.clone(), rest))
+        };
+        self.tails.iter_mut().filter_map(rest).collect()
     }
 
     /// A line behind the name of its log, as wide as the longest name.
@@ -223,7 +232,11 @@ mod tests {
         let tail = tails.tails.get_mut("ann").unwrap();
         assert!(tail.take("on").is_empty());
         assert_eq!(tail.take("e\ntwo\nth"), ["one", "two"]);
-        assert_eq!(tail.take("ree\n"), ["three"]);
+        let unfinished = ("ann".to_owned(), "th".to_owned());
+        assert_eq!(tails.rests(), [unfinished]);
+        assert!(tails.rests().is_empty());
+        let tail = tails.tails.get_mut("ann").unwrap();
+        assert_eq!(tail.take("three\n"), ["three"]);
         assert_eq!(tail.take(&"x".repeat(LONGEST + 1)).len(), 1);
         let line = shown(&tails.prefixed("ann", "one"));
         assert_eq!(line, "\u{1b}[36mann      |\u{1b}[39m one");

@@ -40,7 +40,7 @@ mod up_detached;
 mod up_join;
 pub(crate) mod window;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use clap::CommandFactory;
@@ -76,9 +76,12 @@ pub(crate) fn completion(completion: &Completion) -> Result<(), CliError> {
     shell
         .write_registration(COMPLETE, "sealbus", "sealbus", "sealbus", &mut script)
         .map_err(|error| failed(format!("the script cannot be written: {error}")))?;
-    // A reader that closes the pipe has read enough.
-    let _ = std::io::stdout().write_all(&script);
-    Ok(())
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(&script).and_then(|()| stdout.flush()) {
+        // A reader that closes the pipe has read enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(CliError::file("write", "standard output")),
+    }
 }
 
 /// `sealbus man DIRECTORY`

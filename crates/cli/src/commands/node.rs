@@ -1,13 +1,16 @@
 //! `node`: a Remote Node in this process.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sealbus_enrolment::EnrolmentError;
 use sealbus_launcher::Probed;
 use sealbus_manifest::isolation::Isolation;
-use sealbus_node::{ControlGroups, IsolationConfig, Node, NodeConfig, NodeError, try_isolation};
+use sealbus_node::{
+    ControlGroups, IsolationConfig, Node, NodeConfig, NodeError, masters_of, try_isolation,
+};
 use sealbus_seal::token::{Purpose, Token, TokenError};
 use serde_json::json;
 
@@ -17,6 +20,9 @@ use crate::arguments::{General, IsolationArguments, Node as NodeArguments};
 use crate::connection;
 use crate::error::CliError;
 use crate::output::Output;
+
+/// How often a node that joined before looks for a way to the Master.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// `sealbus node`
 pub(crate) async fn node(
@@ -46,12 +52,14 @@ pub(crate) async fn node(
             });
         }
     };
-    let address = node
-        .address
-        .unwrap_or_else(|| local_address(token.as_ref()));
+    let address = tokio::select! {
+        address = own_address(node, token.as_ref(), &directory) => address?,
+        () = signals.told() => return Ok(()),
+    };
     let config = NodeConfig {
         directory,
         token,
+        join: node.join.clone(),
         name: node.name.clone(),
         address,
         isolation: isolation(&node.isolation, &node.hide)?,
@@ -100,11 +108,11 @@ pub(super) fn isolation(
 
 /// Tries which isolation works on this machine, in a temporary folder.
 pub(super) async fn probe(config: &IsolationConfig) -> Result<Vec<Probed>, CliError> {
-    let directory = std::env::temp_dir().join(format!("sealbus-check-{}", std::process::id()));
-    let probed = try_isolation(config, &directory).await;
-    // The folder is temporary anyway.
-    let _ = std::fs::remove_dir_all(&directory);
-    probed.map_err(CliError::file("use", directory))
+    // Another user could make a folder whose name is known beforehand, and replace what is in it.
+    let made = tempfile::Builder::new().prefix("sealbus-check-").tempdir();
+    let directory = made.map_err(CliError::file("use", std::env::temp_dir()))?;
+    let probed = try_isolation(config, directory.path()).await;
+    probed.map_err(CliError::file("use", directory.path()))
 }
 
 /// The strongest isolation of a node's programs, where the node may be told to give only one. None if it can give none.
@@ -188,15 +196,9 @@ fn token(node: &NodeArguments) -> Result<Option<Token>, CliError> {
         message: error.to_string(),
         help: "`sealbus token` prints one, at the Master".to_owned(),
     };
-    let Some(text) = &node.token else {
-        return match &node.join {
-            None => Ok(None),
-            Some(_) => Err(CliError::Usage {
-                message: "an address alone lets nobody in".to_owned(),
-                help: "give the one-time token that `sealbus token` prints, with --token"
-                    .to_owned(),
-            }),
-        };
+    // A variable that a file sets to nothing is no token.
+    let Some(text) = node.token.as_deref().filter(|text| !text.is_empty()) else {
+        return Ok(None);
     };
     let token = Token::parse(Purpose::Join, content(text)?.trim()).map_err(refused)?;
     match &node.join {
@@ -209,22 +211,62 @@ fn node_directory(platform: &str, node: &NodeArguments) -> String {
     format!("{platform}-{}", node.name.as_deref().unwrap_or("node"))
 }
 
+/// The address of this node: the one named on the command line, or the one on the way to the Master. A node that joined
+/// before waits for a way there, because with another address nobody would reach its agents.
+async fn own_address(
+    node: &NodeArguments,
+    token: Option<&Token>,
+    directory: &Path,
+) -> Result<IpAddr, CliError> {
+    if let Some(address) = node.address {
+        return Ok(address);
+    }
+    let known = masters_of(directory)?;
+    let masters: &[String] = match (token, &node.join) {
+        (Some(token), _) => token.addresses(),
+        (None, Some(address)) => std::slice::from_ref(address),
+        (None, None) => &known,
+    };
+    let mut is_told = false;
+    loop {
+        if let Some(address) = local_address(masters).await {
+            return Ok(address);
+        }
+        if known.is_empty() {
+            // It cannot join without a way to the Master.
+            return Ok(Ipv4Addr::LOCALHOST.into());
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::warn!(
+                ?masters,
+                "there is no way to the Master yet: waiting for one"
+            );
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// The address of this machine on the way to the Master. Other machines see this address.
-fn local_address(token: Option<&Token>) -> IpAddr {
-    let ways = token.map(Token::addresses).unwrap_or_default();
-    let seen = ways.iter().find_map(|way| {
-        let master: SocketAddr = way.parse().ok()?;
-        let any: IpAddr = if master.is_ipv4() {
-            Ipv4Addr::UNSPECIFIED.into()
-        } else {
-            Ipv6Addr::UNSPECIFIED.into()
+async fn local_address(masters: &[String]) -> Option<IpAddr> {
+    for master in masters {
+        let Ok(mut places) = tokio::net::lookup_host(master).await else {
+            continue;
         };
-        // Connecting a UDP socket sends nothing. It only chooses the route.
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        socket.connect(master).ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    });
-    seen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+        let address = places.find_map(|place| {
+            let any: IpAddr = match place.is_ipv4() {
+                true => Ipv4Addr::UNSPECIFIED.into(),
+                false => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            // Connecting a UDP socket sends nothing. It only chooses the route.
+            let socket = UdpSocket::bind((any, 0)).ok()?;
+            socket.connect(place).ok()?;
+            Some(socket.local_addr().ok()?.ip())
+        });
+        if address.is_some() {
+            return address;
+        }
+    }
+    None
 }
 
 impl From<NodeError> for CliError {
@@ -249,5 +291,25 @@ impl From<NodeError> for CliError {
                 help: None,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_master_is_found_by_its_name_too() {
+        let way = async |master: &str| local_address(&[master.to_owned()]).await;
+        assert_eq!(
+            way("127.0.0.1:7400").await,
+            Some(Ipv4Addr::LOCALHOST.into())
+        );
+        assert!(
+            way("localhost:7400")
+                .await
+                .is_some_and(|it| it.is_loopback())
+        );
+        assert_eq!(way("nowhere").await, None);
     }
 }

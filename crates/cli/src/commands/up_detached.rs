@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
 use sealbus_files::folder;
 use sealbus_seal::SecurityLevel;
 use serde::{Deserialize, Serialize};
@@ -13,12 +15,15 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
+use super::run::EndSignals;
 use crate::arguments::{General, Up};
 use crate::error::CliError;
 use crate::output::Output;
 
 /// The platform's log, in its state directory.
 const LOG: &str = "up.log";
+/// Most bytes of the log's end in which the platform's error is looked for.
+const LAST: u64 = 1 << 20;
 
 /// The command's output for a platform that is up.
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,6 +93,8 @@ pub(super) async fn up(
     let log = directory.join(LOG);
     let file = File::options().create(true).append(true).open(&log);
     let file = file.map_err(CliError::file("open", &log))?;
+    let before = file.metadata().map_or(0, |file| file.len());
+    let mut signals = EndSignals::catch()?;
     let program = std::env::current_exe().map_err(CliError::file("find", "this program"))?;
     let mut child = Command::new(&program)
         .args(arguments(general, up, directory))
@@ -99,7 +106,22 @@ pub(super) async fn up(
     let waiting = output.waiting("starting the platform");
     let mut told = String::new();
     if let Some(stdout) = child.stdout.take() {
-        let read = BufReader::new(stdout).read_line(&mut told).await;
+        let mut stdout = BufReader::new(stdout);
+        let read = tokio::select! {
+            read = stdout.read_line(&mut told) => read,
+            () = signals.told() => {
+                let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+                if let Some(pid) = pid {
+                    // The process may have ended already.
+                    let _ = kill_process(pid, Signal::TERM);
+                }
+                let _ = child.wait().await;
+                return Err(CliError::Failed {
+                    message: "the start was interrupted, and the platform has ended".to_owned(),
+                    help: None,
+                });
+            }
+        };
         read.map_err(CliError::file("read", "what the platform says"))?;
     }
     waiting.finish_and_clear();
@@ -108,9 +130,9 @@ pub(super) async fn up(
         return Ok(());
     }
     let Ok(told) = serde_json::from_str::<PlatformUp>(&told) else {
-        // The process ends by itself, or has ended. Its error is the last line of its log.
+        // The process ends by itself, or has ended. Its error is in its log.
         let _ = child.wait().await;
-        return Err(why(&log));
+        return Err(why(&log, before));
     };
     told.show(output, "`sealbus down` ends it");
     Ok(())
@@ -143,15 +165,15 @@ fn arguments(general: &General, up: &Up, directory: &Path) -> Vec<OsString> {
     arguments
 }
 
-/// The error with which the platform ended.
-fn why(log: &Path) -> CliError {
-    let text = std::fs::read(log).unwrap_or_default();
+/// The error with which the platform ended, in what was logged after the first `before` bytes. A platform that runs already
+/// writes to the same log.
+fn why(log: &Path, before: u64) -> CliError {
+    let text = since(log, before).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let last = text.lines().next_back().unwrap_or_default();
-    let error = serde_json::from_str::<Value>(last).ok();
-    let error = error
-        .as_ref()
-        .and_then(|error| error.get("error")?.as_str());
+    let error = text.lines().rev().find_map(|line| {
+        let line = serde_json::from_str::<Value>(line).ok()?;
+        Some(line.get("error")?.as_str()?.to_owned())
+    });
     let help = format!(
         "its log is {}; `sealbus doctor` examines this machine",
         log.display()
@@ -162,5 +184,36 @@ fn why(log: &Path) -> CliError {
             None => "the platform did not start".to_owned(),
         },
         help: Some(help),
+    }
+}
+
+/// The end of what a file has after its first `before` bytes.
+fn since(log: &Path, before: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(before.max(length.saturating_sub(LAST))))?;
+    let mut text = Vec::new();
+    file.take(LAST).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_is_found_though_another_platform_logs_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join(LOG);
+        let before = "{\"error\":\"of yesterday\"}\n";
+        let error = "{\"error\":\"the port is taken\"}\n";
+        let told = |text: String| {
+            std::fs::write(&log, text).unwrap();
+            why(&log, before.len() as u64).to_string()
+        };
+        let found = told(format!("{before}{error}INFO an agent was certified\n"));
+        assert_eq!(found, "the platform did not start: the port is taken");
+        let found = told(format!("{before}INFO an agent was certified\n"));
+        assert_eq!(found, "the platform did not start");
     }
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealbus_bus::Bus;
 use sealbus_control::Fault;
 use sealbus_control::admin::{AdminRequest, AgentStatus, NodeState, NodeStatus, ask};
 use sealbus_control::ask::Ask;
@@ -109,6 +110,7 @@ pub(crate) fn node_config(directory: &Path, name: &str, token: Option<Token>) ->
     NodeConfig {
         directory: directory.join(name),
         token,
+        join: None,
         name: None,
         address: HERE,
         isolation: IsolationConfig {
@@ -172,9 +174,19 @@ pub(crate) async fn alive(operator: &Operator, count: usize) {
 }
 
 pub(crate) async fn joined(operator: &Operator, agent: &str, node: &str) -> (Process, AgentHandle) {
+    joined_on(operator, agent, node, None).await
+}
+
+/// The same, in a process that uses this bus.
+pub(crate) async fn joined_on(
+    operator: &Operator,
+    agent: &str,
+    node: &str,
+    bus: Option<Bus>,
+) -> (Process, AgentHandle) {
     let ticket = operator.ticket(agent, Some(node)).await;
     let attachment = Attachment::join(&ticket).await.unwrap();
-    let process = Process::open(Arc::new(attachment), None).await.unwrap();
+    let process = Process::open(Arc::new(attachment), bus).await.unwrap();
     let handle = process.agent(agent).await.unwrap();
     (process, handle)
 }
