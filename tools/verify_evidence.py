@@ -428,7 +428,7 @@ class File:
             return found
 
         self.checkpoint = opened(note)
-        cosigned = []
+        cosigned: list[dict[str, Any]] = []
         for raw in witnesses:
             chain = read_chain(Bytes(unbase64(raw)))
             uri = chain[0].uri
