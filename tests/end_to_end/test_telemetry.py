@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
 from harness import ROOT, Program, wait_for
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -96,9 +97,10 @@ def test_prometheus_reads_the_numbers():
         assert total(platform, "sealbus_agents", state="active") == 1
         assert total(platform, "sealbus_certificates_issued_total") >= 2 and total(platform, "sealbus_term") == 1
         assert total(platform, "sealbus_deny_list_version") == total(node, "sealbus_deny_list_version")
-        if shutil.which("prometheus"):
-            with prometheus(reader) as ask:
-                works_with_prometheus(ask)
+        if not shutil.which("prometheus"):
+            pytest.skip("prometheus is missing: run `make prometheus`. The numbers are right; it has not read them")
+        with prometheus(reader) as ask:
+            works_with_prometheus(ask)
 
 
 def works_with_prometheus(ask):

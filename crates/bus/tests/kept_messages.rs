@@ -79,7 +79,7 @@ async fn a_reader_that_waits_for_one_message_is_not_confused_by_what_expires() {
         sender.sweep();
     }
     sender.push_accepted(kept(2, None, &heard)).unwrap();
-    let left = tokio::time::timeout(Duration::from_secs(30), waiting)
+    let left = tokio::time::timeout(Duration::from_secs(60), waiting)
         .await
         .unwrap();
     assert_eq!(left.unwrap(), 1);

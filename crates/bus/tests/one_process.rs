@@ -180,7 +180,7 @@ async fn an_agent_that_never_reads_its_failures_may_not_go_on_for_ever() {
     assert!(matches!(error, SendError::UnreadFailures(_)), "{error}");
     // Every accepted message is answered. Once the answers are read, the agent may go on.
     for _ in 0..sent {
-        let notice = tokio::time::timeout(Duration::from_secs(30), mailbox.recv())
+        let notice = tokio::time::timeout(Duration::from_secs(60), mailbox.recv())
             .await
             .unwrap();
         assert!(notice.is_some());

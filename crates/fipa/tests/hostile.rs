@@ -39,6 +39,7 @@ fn seeds() -> Vec<Vec<u8>> {
         }
     }
     seeds.retain(|seed| seed.len() < 1500);
+    assert!(!seeds.is_empty());
     let mut ours = Vec::new();
     for seed in &seeds {
         for representation in representations() {

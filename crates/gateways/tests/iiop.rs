@@ -5,6 +5,8 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sealbus_bus::{MailboxLimits, Provenance};
@@ -163,7 +165,7 @@ fn reference(address: &str) -> Ior {
 #[tokio::test]
 async fn a_forward_is_followed_and_a_circle_is_left() {
     let limits = GatewayLimits {
-        patience: 2000,
+        patience: 10_000,
         ..GatewayLimits::default()
     };
     let config = GatewayConfig {
@@ -207,9 +209,15 @@ async fn a_forward_leads_to_no_address_that_no_operator_named() {
     let inside = TcpListener::bind("127.0.0.2:0").await.unwrap();
     let port = inside.local_addr().unwrap().port();
     let target = format!("corbaloc::127.0.0.2:{port}/inside");
-    let forward = forwarder(move |_| reference(&target)).await;
+    let was_asked = Arc::new(AtomicBool::new(false));
+    let asked = was_asked.clone();
+    let forward = forwarder(move |_| {
+        asked.store(true, Ordering::SeqCst);
+        reference(&target)
+    })
+    .await;
     let limits = GatewayLimits {
-        patience: 2000,
+        patience: 10_000,
         ..GatewayLimits::default()
     };
     let config = GatewayConfig {
@@ -225,6 +233,7 @@ async fn a_forward_leads_to_no_address_that_no_operator_named() {
         .unwrap();
     let failure = receive(&mut alices).await.into_message();
     assert_eq!(failure.performative, Performative::Failure);
+    assert!(was_asked.load(Ordering::SeqCst), "nobody was forwarded");
     let accepted = tokio::time::timeout(Duration::ZERO, inside.accept()).await;
     assert!(
         accepted.is_err(),

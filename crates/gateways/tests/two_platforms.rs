@@ -250,9 +250,10 @@ async fn a_platform_that_is_away_gets_its_messages_when_it_is_back() {
 
 #[tokio::test]
 async fn what_cannot_be_sent_in_time_comes_back() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // Nobody listens there, and no other program does meanwhile.
+    let nobody = tokio::net::TcpSocket::new_v4().unwrap();
+    nobody.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = format!("http://{}/acc", nobody.local_addr().unwrap());
-    drop(nobody);
     let config = GatewayConfig {
         limits: GatewayLimits {
             patience: 200,

@@ -83,6 +83,7 @@ fn evidence_outlives_certificates_and_tells_of_revocations() {
     );
     scene.deny_list.deny_serial(serial, ends, denial).unwrap();
     let report = scene.judged(&scene.file()).unwrap();
+    assert!(!report.messages.is_empty());
     assert!(report.messages.iter().all(|it| it.revoked == Some(denial)));
 }
 

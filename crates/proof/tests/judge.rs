@@ -64,6 +64,7 @@ fn a_witness_counts_once() {
 fn what_a_revoked_ca_certified_is_revoked() {
     let mut scene = Scene::new();
     let report = scene.judged(&scene.file()).unwrap();
+    assert!(!report.messages.is_empty());
     assert!(report.messages.iter().all(|it| it.revoked.is_none()));
     let authority = scene.platform.authority.certificate();
     let (serial, ends) = (authority.serial(), authority.not_after());
@@ -72,6 +73,7 @@ fn what_a_revoked_ca_certified_is_revoked() {
         .deny_serial(serial, ends, BY_OPERATOR)
         .unwrap();
     let report = scene.judged(&scene.file()).unwrap();
+    assert!(!report.messages.is_empty());
     let mut revoked = report.messages.iter().map(|it| it.revoked);
     assert!(revoked.all(|it| it == Some(BY_OPERATOR)));
 }
@@ -98,6 +100,7 @@ fn a_renewal_of_a_denied_certificate_is_revoked() {
         .deny_serial(earlier.serial, ends, BY_OPERATOR)
         .unwrap();
     let report = scene.judged(&scene.file()).unwrap();
+    assert!(!report.messages.is_empty());
     let mut revoked = report.messages.iter().map(|it| it.revoked);
     assert!(revoked.all(|it| it == Some(BY_OPERATOR)));
 }

@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use sealbus_brokers::BrokerPromise;
 use sealbus_brokers::rabbitmq::{BrokerChoice, BrokerPorts, ManagedBroker, RabbitSettings};
-use sealbus_bus::{BoxFuture, Outbox};
+use sealbus_bus::{BoxFuture, Bus, BusConfig, Outbox};
 use sealbus_conformance::{Column, KeepingSetting, KeepingWorld, Promise, run_kept};
 use sealbus_control::Rules;
 use sealbus_manifest::Manifest;
 use sealbus_master::Master;
 use sealbus_node::Node;
 use sealbus_process::{AgentHandle, Process};
-use sealbus_seal::SecurityLevel;
+use sealbus_seal::{PlatformName, SecurityLevel};
 use tempfile::TempDir;
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
-use super::{HERE, Operator, alive, config, joined, node_config, platform_of};
+use super::{HERE, LONG, Operator, alive, config, joined_on, node_config, platform_of};
 
 /// A Master and two nodes.
 pub(crate) struct OfNodes {
@@ -123,7 +124,11 @@ impl KeepingWorld for Nodes {
             let mut agents = self.agents.lock().await;
             if !agents.contains_key(name) {
                 let node = ["node-1", "node-2"][process];
-                let agent = joined(&self.operator, name, node).await;
+                // Another process may take longer than usual to say what its agents subscribe to.
+                let mut config = BusConfig::new(PlatformName::new("factory").unwrap());
+                config.hold_time = LONG;
+                let bus = Bus::new(config, Handle::current());
+                let agent = joined_on(&self.operator, name, node, Some(bus)).await;
                 agents.insert(name.to_owned(), agent);
             }
             agents[name].1.outbox().clone()
