@@ -144,9 +144,15 @@ final class Post implements AutoCloseable {
             return unread.left();
         }
         synchronized (letters) {
-            Object known = letters.computeIfAbsent(agent, any -> new HashMap<>()).putIfAbsent(number, unread);
+            Map<Long, Object> outcomes = letters.computeIfAbsent(agent, any -> new HashMap<>());
+            Object known = outcomes.putIfAbsent(number, unread);
+            if (known instanceof Unread) {
+                // A node that was started again counts its hand-overs anew, and the last one counts.
+                outcomes.put(number, unread);
+                return ARRIVED;
+            }
             if (known != null) {
-                return known instanceof Unread ? ARRIVED : known;
+                return known;
             }
         }
         Object outcome = ARRIVED;

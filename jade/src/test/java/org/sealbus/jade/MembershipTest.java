@@ -144,6 +144,8 @@ class MembershipTest {
                     @Override
                     public void checkPermitted(String sender, String receiver, List<String> askers) {}
                 });
+                // A process gets letters once others can reach it.
+                member.ask(Map.of("ask", "announce", "address", "127.0.0.1:9"));
                 factory.run("send", "first", "hello", "--persistent");
                 Object letters = witness.letters.poll(Platform.LIMIT, TimeUnit.SECONDS);
                 assertNotNull(letters, factory.up()::output);
