@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_brokers::OrderStamp;
 use sealbus_brokers::rabbitmq::{names, read_dead_letter};
+use sealbus_brokers::{DeadLetter, OrderStamp};
 use sealbus_seal::PlatformName;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -27,8 +27,15 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(message) = serde_json::from_slice(bytes) {
         let platform = PlatformName::new("factory").unwrap();
-        let letter = read_dead_letter(&message, "operator", &platform);
-        let again = read_dead_letter(&message, "operator", &platform);
-        assert_eq!(letter, again);
+        let letter = read_dead_letter(&message, false, &platform);
+        let left = read_dead_letter(&message, true, &platform);
+        // Nothing but the reason depends on whether the receiver ended.
+        assert_eq!(
+            DeadLetter {
+                death: letter.death.clone(),
+                ..left
+            },
+            letter
+        );
     }
 });

@@ -32,6 +32,7 @@ pub use files::{BrokerCertificate, BrokerSetup};
 pub use instructions::README;
 pub use managed::{BrokerError, BrokerPorts, ManagedBroker};
 pub use management::{Management, ManagementError};
+pub use notices::read_dead_letter;
 pub use site::{BrokerChoice, RabbitSettings};
 
 /// The [kind](crate::BrokerKind) of this broker.

@@ -111,11 +111,7 @@ where
 ///
 /// No part that an agent could have written about its message is trusted. The broker checks `user_id`, and puts the
 /// latest death before any that a sender may have written into `x-death`.
-pub(super) fn read_dead_letter(
-    message: &Value,
-    is_left: bool,
-    platform: &PlatformName,
-) -> DeadLetter {
+pub fn read_dead_letter(message: &Value, is_left: bool, platform: &PlatformName) -> DeadLetter {
     let properties = &message["properties"];
     let payload = message["payload"].as_str().unwrap_or_default();
     let payload = match message["payload_encoding"].as_str() {
