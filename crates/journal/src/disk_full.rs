@@ -221,6 +221,12 @@ const LOGGED: JournalConfig = JournalConfig {
     redo_bytes: 1 << 20,
 };
 
+/// Its redo log is full after two records of 200 bytes.
+const SHORT_LOG: JournalConfig = JournalConfig {
+    redo_bytes: 500,
+    ..LOGGED
+};
+
 /// A copy of a journal that is in use, as a crash would leave it. The journal may be removing files of its redo log that
 /// are settled; a copy during which a file went is made again.
 fn crashed(folder: &Path) -> tempfile::TempDir {
@@ -352,11 +358,7 @@ fn a_stream_whose_files_cannot_be_removed_is_removed_all_the_same() {
 fn the_redo_log_stays_until_the_segments_are_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let disk = FailingDisk::with_room(1_000_000);
-    let config = JournalConfig {
-        redo_bytes: 500,
-        ..LOGGED
-    };
-    let journal = disk.open_with(folder.path(), config);
+    let journal = disk.open_with(folder.path(), SHORT_LOG);
     let stream = journal.open_stream("s", StreamConfig::default()).unwrap();
     let logs = || fs::read_dir(folder.path().join("redo")).unwrap().count();
     let long = "x".repeat(200);

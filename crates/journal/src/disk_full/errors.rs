@@ -101,11 +101,7 @@ fn a_stream_that_could_not_be_made_leaves_no_other_of_its_name() {
 fn a_redo_log_whose_name_may_not_be_on_disk_takes_no_entries() {
     let folder = tempfile::tempdir().unwrap();
     let disk = FailingDisk::with_room(1_000_000);
-    let config = JournalConfig {
-        redo_bytes: 500,
-        ..LOGGED
-    };
-    let journal = disk.open_with(folder.path(), config);
+    let journal = disk.open_with(folder.path(), SHORT_LOG);
     let stream = journal.open_stream("s", StreamConfig::default()).unwrap();
     let log = folder.path().join("redo");
     let entries = || {
@@ -166,11 +162,7 @@ fn bytes_that_a_failed_synchronisation_may_have_lost_are_written_again() {
 fn a_failure_while_the_redo_log_is_settled_keeps_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let disk = FailingDisk::with_room(1_000_000);
-    let config = JournalConfig {
-        redo_bytes: 500,
-        ..LOGGED
-    };
-    let journal = disk.open_with(folder.path(), config);
+    let journal = disk.open_with(folder.path(), SHORT_LOG);
     let stream = journal.open_stream("s", StreamConfig::default()).unwrap();
     let long = "x".repeat(200);
     let settling = disk.settling.lock();

@@ -1,12 +1,10 @@
 package org.sealbus.jade;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.sealbus.jade.MeshWire.counted;
 import static org.sealbus.jade.MeshWire.epoch;
-import static org.sealbus.jade.MeshWire.hello;
 import static org.sealbus.jade.MeshWire.onChannels;
 import static org.sealbus.jade.MeshWire.until;
 
@@ -154,21 +152,7 @@ class MeshLinksTest {
     void anExceptionInTheMidstOfAFrameEndsTheSession() throws Exception {
         factory.run("send", "brittle", "now", "--performative", "request", "--timeout", "120s");
         try (Membership other = member("other")) {
-            byte[] life = Mesh.token();
-            Frame.Hello begun;
-            try (SSLSocket tls = wire.shown(other)) {
-                tls.getOutputStream().write(hello(other, life, new byte[16], 1));
-                begun = Frame.Hello.read(tls.getInputStream());
-                tls.getOutputStream().write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("brittle@factory")));
-                wire.awaitEnd(tls);
-            }
-            try (SSLSocket tls = wire.shown(other)) {
-                tls.getOutputStream().write(hello(other, life, begun.session(), 2));
-                // The frame was not answered, so the session cannot go on behind it.
-                assertFalse(Frame.Hello.read(tls.getInputStream()).resumed());
-                tls.getOutputStream().write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("brittle@factory")));
-                until(tls, Frame.ACCEPT);
-            }
+            wire.endsSessionInTheMidstOfAFrame(other, "brittle");
         }
         main.says("an exception of an agent's own queue");
     }

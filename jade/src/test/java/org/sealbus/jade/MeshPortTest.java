@@ -8,7 +8,6 @@ import static org.sealbus.jade.MeshWire.counted;
 import static org.sealbus.jade.MeshWire.epoch;
 import static org.sealbus.jade.MeshWire.flood;
 import static org.sealbus.jade.MeshWire.head;
-import static org.sealbus.jade.MeshWire.hello;
 import static org.sealbus.jade.MeshWire.onChannels;
 import static org.sealbus.jade.MeshWire.row;
 import static org.sealbus.jade.MeshWire.until;
@@ -265,21 +264,7 @@ class MeshPortTest {
     void aFailureInTheMidstOfAFrameEndsTheSession() throws Exception {
         factory.run("send", "fragile", "now", "--performative", "request", "--timeout", "120s");
         try (Membership mallory = enlisted(member("mallory"))) {
-            byte[] life = Mesh.token();
-            Frame.Hello begun;
-            try (SSLSocket tls = wire.shown(mallory)) {
-                tls.getOutputStream().write(hello(mallory, life, new byte[16], 1));
-                begun = Frame.Hello.read(tls.getInputStream());
-                tls.getOutputStream().write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("fragile@factory")));
-                wire.awaitEnd(tls);
-            }
-            try (SSLSocket tls = wire.shown(mallory)) {
-                tls.getOutputStream().write(hello(mallory, life, begun.session(), 2));
-                // The frame was not answered, so the session cannot go on behind it.
-                assertFalse(Frame.Hello.read(tls.getInputStream()).resumed());
-                tls.getOutputStream().write(counted(0, Frame.TARGET, new Frame.Body().u32(0).text("fragile@factory")));
-                until(tls, Frame.ACCEPT);
-            }
+            wire.endsSessionInTheMidstOfAFrame(mallory, "fragile");
         }
         main.says("a failure that is none of the mesh's");
     }

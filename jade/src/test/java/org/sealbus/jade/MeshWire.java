@@ -1,5 +1,7 @@
 package org.sealbus.jade;
 
+import static org.junit.jupiter.api.Assertions.assertFalse;
+
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -70,6 +72,26 @@ final class MeshWire {
     }
 
     // ---- frames ----
+
+    /** A frame for an agent that the container cannot take ends the session. The next session takes the same frame. */
+    void endsSessionInTheMidstOfAFrame(Membership member, String agent) throws Exception {
+        byte[] life = Mesh.token();
+        byte[] frame = counted(0, Frame.TARGET, new Frame.Body().u32(0).text(agent + "@factory"));
+        Frame.Hello begun;
+        try (SSLSocket tls = shown(member)) {
+            tls.getOutputStream().write(hello(member, life, new byte[16], 1));
+            begun = Frame.Hello.read(tls.getInputStream());
+            tls.getOutputStream().write(frame);
+            awaitEnd(tls);
+        }
+        try (SSLSocket tls = shown(member)) {
+            tls.getOutputStream().write(hello(member, life, begun.session(), 2));
+            // The frame was not answered, so the session cannot go on behind it.
+            assertFalse(Frame.Hello.read(tls.getInputStream()).resumed());
+            tls.getOutputStream().write(frame);
+            until(tls, Frame.ACCEPT);
+        }
+    }
 
     /** The first words of a process in one life of it. */
     static byte[] hello(Membership member, byte[] life, byte[] session, int connection) {
