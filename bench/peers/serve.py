@@ -25,7 +25,7 @@ from server import PATIENCE, PEERS, PKI, Server, Values, certificate_of, free_po
 
 
 def nats(server: Server, values: Values) -> Values:
-    """nats-server as it comes, with or without mutual TLS."""
+    """nats-server with its own defaults, with or without mutual TLS."""
     port = free_port()
     lines = [f"listen: 127.0.0.1:{port}", "max_payload: 8MB"]
     if values.get("tls"):
@@ -46,7 +46,7 @@ def rabbitmq(server: Server, values: Values) -> Values:
     """A node of its own, as an ordinary user; with certificates the agent's name is that of its certificate."""
     amqp, amqps, distribution, epmd = (free_port() for _ in range(4))
     folder = server.folder
-    # Its user cannot read in ours.
+    # The node's user cannot read in our folder.
     own = {
         what: shutil.copy(path, folder) for what, path in certificate_of("server").items()
     }
@@ -161,7 +161,7 @@ def artemis(server: Server, values: Values) -> Values:
     trust = PKI / "trust.p12"
 
     def url(name: str, extra: str) -> str:
-        """Of a side: the certificate it shows."""
+        """The URL for a side, with the certificate that the side shows."""
         if not values.get("tls"):
             return f"tcp://127.0.0.1:{port}"
         return (
@@ -177,7 +177,7 @@ def artemis(server: Server, values: Values) -> Values:
     accepted += ("?" if "?" not in accepted else ";") + "protocols=CORE"
     acceptor = f'<acceptors><acceptor name="core">{accepted}</acceptor>'
     text = text[:begin] + acceptor + text[end:]
-    # As it comes it takes no more messages once nine tenths of the disk are full.
+    # By default, it takes no more messages once nine tenths of the disk are full.
     text = re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>100<", text)
     settings.write_text(text)
     server.start([broker / "bin" / "artemis", "run"])

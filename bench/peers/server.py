@@ -53,7 +53,7 @@ class Server:
         self.farewells: list[Callable[[], object]] = []
 
     def start(self, command: list[str | Path], **options: Any) -> subprocess.Popen[bytes]:
-        """Starts a process whose words go to our standard error."""
+        """Starts a process. Its output goes to our standard error."""
         process = subprocess.Popen(
             [str(word) for word in command],
             stdin=subprocess.DEVNULL,
@@ -65,7 +65,7 @@ class Server:
         return process
 
     def wait(self, port: int) -> None:
-        """Until somebody listens."""
+        """Waits until somebody listens."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             for process in self.processes:
@@ -79,7 +79,7 @@ class Server:
         sys.exit(f"nobody listens on port {port} after {PATIENCE} s")
 
     def stop(self) -> None:
-        """Ends all."""
+        """Ends all processes."""
         for process in self.processes:
             process.terminate()
         for process in self.processes:

@@ -17,7 +17,7 @@ MOST = 1_024
 
 
 async def answer(text: str) -> AsyncIterator[str]:
-    """Says the text again. ``wait`` comes to no end."""
+    """Repeats the text. The answer to ``wait`` never ends."""
     yield text
     if text == "wait":
         await asyncio.Event().wait()
@@ -77,7 +77,7 @@ def ours(a2a: dict[str, Any] | None) -> None:
 
         @tool(concurrency=MOST)
         async def answer(self, text: str) -> AsyncIterator[str]:
-            """Says it again."""
+            """Repeats the text."""
             async for part in answer(text):
                 yield part
 

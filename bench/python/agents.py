@@ -91,7 +91,7 @@ class Driver(Agent):
             figures[f"stream_64_{name}"] = max([await self.stream(64, batches) for _ in range(3)])
         figures["resident_after_streams_bytes"] = await self.resident()
         figures |= await self.questions()
-        # All at once: a reader that waits for the report finds all of it.
+        # The report appears all at once, so a reader that waits for it finds all of it.
         whole = self.report.with_suffix(".part")
         whole.write_text(json.dumps(figures))
         whole.rename(self.report)
@@ -111,7 +111,7 @@ class Driver(Agent):
         return {"p50_us": percentiles[49], "p99_us": percentiles[98], "least_us": min(took)}
 
     async def resident(self) -> int:
-        """The most that is resident in one of the two processes."""
+        """The greater resident memory of the two processes."""
         told = await self.request(AclMessage(Performative.PROPOSE, self.peer("mirror")), timeout=60)
         return max(resident(), int(told.text))
 

@@ -29,7 +29,7 @@ PATIENCE = 300.0
 
 
 class Source(Agent):
-    """Publishes so many events at a level as it is told, and says how many a second reached everybody."""
+    """Publishes the requested number of events at a level, and reports how many a second reached everybody."""
 
     async def on_message(self, message: Message) -> None:
         """Measures."""
@@ -65,7 +65,7 @@ class Subscriber(Agent):
                 self.counted.set()
 
     async def until(self, level: str, events: int) -> None:
-        """Waits until so many were counted, and begins anew."""
+        """Waits until `events` were counted, and begins anew."""
         while self.counts[level] < events:
             self.counted.clear()
             await self.counted.wait()

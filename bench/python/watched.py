@@ -35,7 +35,7 @@ LOOKS: dict[str, dict[str, object] | None] = {"counters": None, "messages": {"id
 
 
 class Source(Agent):
-    """Writes for so many seconds as it is told, and says how many messages a second were taken."""
+    """Writes for the requested number of seconds, and reports how many messages a second were taken."""
 
     async def on_message(self, message: Message) -> None:
         """Measures."""
@@ -51,7 +51,7 @@ class Source(Agent):
 
 
 class Sink(Agent):
-    """Reads, and answers requests. An answer says that all before was read."""
+    """Reads, and answers requests. An answer says that all earlier messages were read."""
 
     async def setup(self) -> None:
         """Reads for ever."""

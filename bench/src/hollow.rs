@@ -252,7 +252,7 @@ async fn measure(arguments: &Arguments, folder: &Path) -> Result<Figures, Hollow
     let nodes: Vec<Node> = joining.buffer_unordered(AT_ONCE).try_collect().await?;
     master.alive(count).await?;
     let joining = began.until(&master.cost());
-    // The last ones still learn the places of all.
+    // The last nodes still learn the places of all agents.
     tokio::time::sleep(Duration::from_secs(5)).await;
 
     let began = Began::with(master.cost().processor_s);

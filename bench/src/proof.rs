@@ -47,7 +47,7 @@ fn statement(receiver: &str) -> Hash {
     statement.hash()
 }
 
-/// A batch in which each of these authors says `each` messages, and its authors' entries.
+/// A batch in which each of these authors has `each` messages, and its authors' entries.
 fn signed(
     signers: &[Signer],
     each: usize,
@@ -167,7 +167,7 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), Box<dyn Error + Send + Sync
         )
     };
     let mut row = begin()?;
-    // The first message brings the secret, those behind it name the row.
+    // The first message brings the secret. Later ones name the row.
     let first = row.seal(&message)?;
     first.went_over(SessionNumber::next());
     let sealed = row.seal(&message)?;

@@ -1,5 +1,5 @@
-//! Development builds are started thousands of times by the tests: without position-independent code, none of their hundreds of thousands
-//! of addresses is corrected at each start.
+//! The tests start development builds thousands of times. Without position-independent code, a start need not correct their
+//! hundreds of thousands of addresses.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

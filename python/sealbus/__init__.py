@@ -230,5 +230,5 @@ __all__ = [
 ]
 
 if hasattr(os, "register_at_fork"):
-    # A forked child has no runtime thread: what its parent made must not be touched there.
+    # A forked child has no runtime thread, so it must not touch the objects that its parent made.
     os.register_at_fork(after_in_child=forked)

@@ -103,7 +103,7 @@ class Agent(Initiates):
         inherit(cls)
         cls._tools, served = add_tools(cls)
         own = tuple((attribute, mark) for attribute, marks in marked.items() for mark in marks)
-        # Handlers describe what they want; tools take the other requests.
+        # Handlers come first; tools take the requests that no handler describes.
         cls._marks = own + served
 
     # ----- hooks
@@ -222,7 +222,7 @@ class Agent(Initiates):
         receivers can read it: :attr:`~sealbus.Message.is_sealed`. If a receiver has no key for this, the error names it. A
         level below the platform's, or one that the platform's transport does not reach, is refused.
         """
-        # `_living` is a call. An agent that lives does without it.
+        # `_living` is a call; a living agent saves it.
         life = self._life or self._living
         if level is not None:
             message = message.replace(user_defined={**message.user_defined, "X-Sealbus-Level": level})
@@ -417,7 +417,7 @@ class Agent(Initiates):
             group=group,
             prefetch=prefetch,
         )
-        # If the wait is cancelled, it ends.
+        # If the wait is cancelled, the subscription ends.
         return await subscription.__aenter__()
 
     async def publish(

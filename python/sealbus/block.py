@@ -23,7 +23,7 @@ class Block(InitiatorConversation):
     """A conversation that begins with an act and lasts as long as a block."""
 
     _is_whole = False
-    """Whether the time is that of the whole conversation, not of the first answer alone, which may be `agree`."""
+    """Whether the time limits the whole conversation, not only the first answer, which may be `agree`."""
 
     def __init__(
         self, life: Life, act: Performative, body: object, to: Others, reply: Any, timeout: float | None
@@ -40,7 +40,7 @@ class Block(InitiatorConversation):
         try:
             declare(message, kind)
         except BodyError as problem:
-            # If the type has refused the body in a way of its own, the log has its exception.
+            # If the type has refused the body with an exception of its own, log that.
             if problem.__cause__ is not None:
                 log.warning("%s: cannot read the body of %r", self._life.name, message, exc_info=problem.__cause__)
             raise

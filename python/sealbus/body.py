@@ -89,15 +89,15 @@ def decode(message: AclMessage, kind: Any = None) -> Any:
     try:
         read = _reader(kind)
     except TypeError:
-        # A type such as `Annotated[int, []]` cannot be looked up.
+        # A type such as `Annotated[int, []]` is not hashable, so it has no place in the cache.
         read = _reader.__wrapped__(kind)
     try:
         return read(message)
     except ContentError:
         raise
     except Exception as raised:
-        # The type refuses the body in a way of its own. The sender caused it, so it is no exception of the agent that reads. Its
-        # text may not be meant for others.
+        # The type refuses the body with an exception of its own. The sender caused it, so it does not count against the reading
+        # agent. Its text may not be meant for others.
         raise BodyError("$", f"no {getattr(kind, '__name__', kind)}") from raised
 
 

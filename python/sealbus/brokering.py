@@ -75,7 +75,7 @@ class _Errand(InitiatorConversation):
         try:
             while True:
                 answer = await self._until(self._next_answer)
-                # There is room for one more.
+                # There is room for one more message.
                 self.wake()
                 if answer is False:
                     return passed
@@ -108,19 +108,19 @@ async def _found(life: Life, proxy: Proxy, targets: Others) -> list[AID]:
 async def pass_on(
     life: Life, talk: ParticipantConversation, proxy: Proxy, targets: Others, timeout: float
 ) -> None:
-    """Gives the message to the agents, in a conversation of its own, and passes the answers on."""
+    """Sends the message to the agents, in a conversation of its own, and passes the answers on."""
     message = proxy.embedded()
     protocol = _sealbus.opened_by(message)
     if protocol is None:
         raise Failure(f"failure-brokering: {message.performative} opens no protocol")
     errand = _Errand(life, await _found(life, proxy, targets), protocol, timeout)
-    # The agents are to answer the broker, whatever the message says.
+    # The agents must answer the broker, whatever the message says.
     if not await errand.run(message.replace(reply_to=None, sender=None), talk):
         raise Failure("failure-brokering: nobody gave an answer")
 
 
 async def recruit(life: Life, call: Message, proxy: Proxy, targets: Others) -> None:
-    """Gives the message to the agents, which answer the initiator, or the agent that the message names for answers."""
+    """Sends the message to the agents. They answer the initiator, or the agent that the message names for answers."""
     message = proxy.embedded()
     designated = message.reply_to[0] if message.reply_to else call.sender
     assert designated is not None

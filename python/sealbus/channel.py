@@ -95,7 +95,7 @@ class Counters(NamedTuple):
     pushed_back: int
     """How often a publisher had to wait."""
     filter_errors: int
-    """Events and questions that were withheld because the filter could not be evaluated for them, such as one of
+    """Events and questions that were withheld because the filter could not be evaluated for them, such as a filter on
     ``properties.price`` for an event without a price. Publishers in other processes report theirs within a second."""
     missed: int
     """Events that the subscription missed: while its process was silent for more than half a minute, or after it had pushed
@@ -230,7 +230,7 @@ class Channel:
         """
         sent = _message(message, properties)
         life = self._life
-        # The pause comes first: a publisher that is cancelled in it has published nothing.
+        # Pause first: a publisher that is cancelled during the pause has published nothing.
         if life.count_message():
             await life.pause()
         if life.moving is not None:
@@ -360,7 +360,7 @@ class ChannelSubscription:
     def __init__(self, life: Life, handle: SubscriptionHandle, pattern: str) -> None:
         self._life = life
         self._handle = handle
-        # The subscription wakes one waiter, the latest.
+        # The subscription wakes only one waiter, the latest.
         self._turn = asyncio.Lock()
         self.pattern = pattern
         """The channels subscribed to."""
@@ -375,7 +375,7 @@ class ChannelSubscription:
         try:
             await self.listed()
         except BaseException:
-            # Nobody reads it, though the exception keeps it.
+            # Nobody reads the subscription, but the exception keeps it in memory.
             self.cancel()
             raise
         return self

@@ -1,4 +1,4 @@
-"""The clock that agents wait by."""
+"""The clock that agents follow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Clock:
         raise NotImplementedError
 
     def moment(self, when: float | datetime | None) -> int | None:
-        """Milliseconds since 1970 of a time, or of so many seconds from now."""
+        """A time, or a number of seconds from now, as milliseconds since 1970."""
         if when is None:
             return None
         seconds = when.timestamp() if isinstance(when, datetime) else self.time() + when
@@ -95,6 +95,6 @@ class LoopClock(Clock):
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
         """Makes a call after so many seconds."""
         if math.isnan(delay):
-            # The loop would put it into its order of timers, and make others late.
+            # NaN would disturb the order of the loop's timers, and make others late.
             raise ValueError("a time-out or pause is a number of seconds, not NaN")
         return self._loop.call_later(delay, callback)

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from sealbus._sealbus import Delegation, Message
 
 asked: ContextVar[Delegation | None] = ContextVar("sealbus.delegation.asked", default=None)
-"""Those who asked for the present work."""
+"""The agents that asked for the present work."""
 
 
 @contextmanager

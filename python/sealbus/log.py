@@ -25,7 +25,7 @@ _forwards = False
 
 
 def begin(pump: Pump) -> bool:
-    """Sends the records to :mod:`logging` if that is set up; `pump` is woken for them then."""
+    """Sends the records to :mod:`logging` if that is set up. The records then wake `pump`."""
     global _forwards
     if not _forwards and log.hasHandlers() and _sealbus.forward_log(_filter()):
         _forwards = True
@@ -58,7 +58,7 @@ def _filter() -> str:
     wanted = log.getEffectiveLevel()
     for level, name in ((5, "trace"), (10, "debug"), (20, "info"), (30, "warn")):
         if wanted <= level:
-            # Other libraries have much to say below warnings.
+            # Other libraries log much below warnings.
             return f"warn,lapin=off,sealbus={name}"
     return "error,lapin=off"
 

@@ -24,14 +24,14 @@ class Wakes(Protocol):
     """A waiter for messages."""
 
     def wake(self) -> None:
-        """There may be a message, or the agent is being stopped."""
+        """Called when there may be a message, or the agent is being stopped."""
 
 
 class Lingers(Protocol):
     """A conversation that has ended and still takes messages."""
 
     def forget(self) -> None:
-        """Ends that."""
+        """Stops taking late messages."""
 
 
 class _Waiter:
@@ -42,7 +42,7 @@ class _Waiter:
     def __init__(self, filter: Filter | None) -> None:
         self.filter = filter
         self.future: asyncio.Future[None] | None = None
-        # Whether others may have passed over a message for its sake.
+        # Whether other readers may have passed over a message for this waiter.
         self.has_waited = False
 
     def wake(self) -> None:
@@ -58,7 +58,7 @@ class Mailbox:
         self._life = life
         self._handle = life.handle
         self._waiters: list[_Waiter] = []
-        # The owners of conversations, whose messages come to them alone.
+        # The owners of conversations. The messages of a conversation go only to its owner.
         self._owners: set[Wakes] = set()
         self._lingering: deque[Lingers] = deque()
 
@@ -81,7 +81,7 @@ class Mailbox:
         return message
 
     def _pass_on(self) -> None:
-        """Lets others look into the mailbox, after a waiter whose messages they had to leave has stopped waiting."""
+        """Lets others look into the mailbox after a waiter has stopped waiting: they had to leave its messages."""
         life = self._life
         if (self._waiters or life.takes_messages) and life.has_mailbox and self._handle.has_mail(None):
             life.loop.call_soon(life.look)
@@ -163,7 +163,7 @@ class Mailbox:
         return bool(self._waiters)
 
     def _look_for(self, waiter: _Waiter) -> Message | None:
-        """A message for the waiter. If it has no filter: one that no other waiter's filter takes."""
+        """A message for the waiter. A waiter without a filter gets one that no other waiter's filter takes."""
         if waiter.filter is None:
             awaited = [other.filter for other in self._waiters if other.filter is not None]
             if awaited:
@@ -171,7 +171,7 @@ class Mailbox:
         return self._handle.try_receive(waiter.filter)
 
     def open(self, conversation: Conversation | OpenRequest, owner: Wakes) -> int:
-        """Wakes the owner of a conversation when it has messages. The number ends it."""
+        """Wakes the owner of a conversation when it has messages. Returns the number for :meth:`close`."""
         self._owners.add(owner)
         number = self._life.pump.listen(owner.wake)
         conversation.set_hook(self._life.pump.native, number)
@@ -199,7 +199,7 @@ class Mailbox:
                 if self._life.moving is not None:
                     waiter.has_waited = True
                     await self._life.settle()
-                # In vain, it makes the mailbox tell of the next message.
+                # If there is no message, this makes the mailbox report the next one.
                 message = look()
                 if message is not None or expired:
                     return message
@@ -221,7 +221,7 @@ class Mailbox:
             self._lingering.popleft().forget()
 
     def forget(self) -> None:
-        """Ends the conversations that linger: their agent has left, and they would keep it."""
+        """Forgets the lingering conversations: their agent has left, and they would keep it in memory."""
         while self._lingering:
             self._lingering.popleft().forget()
 

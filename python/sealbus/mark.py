@@ -34,7 +34,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Mark:
-    """The occasion on which a method of an agent is called, and how it is called."""
+    """When and how a method of an agent is called."""
 
     takes: Filter | Listening | Schedule
     concurrency: int = 1

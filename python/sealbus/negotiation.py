@@ -89,7 +89,7 @@ class Negotiation(Block, Generic[_B]):
         await self._life.settle()
         agents = [it.agent for it in proposals if self._stage(it.agent) == "proposed"]
         if agents:
-            # The loser may have no room, and nobody else is to wait for it.
+            # The loser may have no room, and nobody else shall wait for it.
             self._tell(Performative.REJECT_PROPOSAL, body, agents)
 
     def _stage(self, agent: AID) -> str | None:
@@ -105,7 +105,7 @@ class Negotiation(Block, Generic[_B]):
     ) -> Message[Any]:
         """Has an agent do the work, and waits for the result."""
         if self._outcome(agent) in ("not-understood", "undeliverable"):
-            # It has left since its proposal.
+            # The agent has left since its proposal.
             raise self._problem(agent)
         self._expected[agent] = result
         await self._say(act, body, [agent], timeout)
@@ -166,11 +166,11 @@ class _Auction(Negotiation[_B]):
         self._is_round = False
 
     async def _start(self) -> None:
-        # The announcement is no question.
+        # The announcement expects no answer.
         await self._begin(self._opening, None)
 
     async def _call(self, body: object, timeout: float | None) -> None:
-        """Calls all who take part."""
+        """Calls all agents that take part."""
         self.proposals = []
         self._is_round = True
         agents = [branch.agent for branch in self._opened.branches if branch.outcome is None and not self._rests(branch)]
@@ -178,7 +178,7 @@ class _Auction(Negotiation[_B]):
             await self._say(Performative.CFP, body, agents, self._call_timeout if timeout is None else timeout)
 
     def _rests(self, branch: Branch) -> bool:
-        """Whether an agent is not called."""
+        """Whether the next call leaves out an agent."""
         return False
 
     def _best(self) -> Proposal[_B] | None:
@@ -189,7 +189,7 @@ class _Auction(Negotiation[_B]):
         if self._is_round:
             super()._proposed(proposal)
         else:
-            # The round was over when it came.
+            # The bid came after its round.
             self._tell(self._too_late(proposal), None, [proposal.agent])
 
     def _too_late(self, proposal: Proposal[_B]) -> Performative:
@@ -197,14 +197,14 @@ class _Auction(Negotiation[_B]):
         return Performative.REJECT_PROPOSAL
 
     async def _take(self, best: Proposal[_B] | None) -> None:
-        """Ends the round: this bid is taken."""
+        """Ends the round, and takes this bid."""
         self._is_round = False
         await self._reject(it for it in self.proposals if it is not best)
         if best is not None:
             self._tell(Performative.ACCEPT_PROPOSAL, None, [best.agent])
 
     def _farewell(self) -> None:
-        # Each stage of its own: what one does not allow must not keep it from the others.
+        # Tell each agent separately: a stage that does not allow this must not prevent the others.
         for branch in self._opened.branches:
             if branch.outcome is None and branch.stage in ("announced", "called", "leading", "defending", "ordered"):
                 self._tell(Performative.INFORM, None, [branch.agent])
@@ -235,19 +235,19 @@ class EnglishAuction(_Auction[_B]):
         """The leading bid."""
 
     def _rests(self, branch: Branch) -> bool:
-        # It heard the call after its bid. At one more, it would have to bid against itself.
+        # The leader has heard the call after its bid. After one more call, it would have to bid against itself.
         leads = self.leader is not None and self.leader.agent == branch.agent
         return leads and branch.outcome is None and branch.stage == "defending"
 
     def _too_late(self, proposal: Proposal[_B]) -> Performative:
-        # The leader bid against itself, and leads on.
+        # The leader bid against itself, and still leads.
         leads = self.leader is not None and self.leader.agent == proposal.agent
         return Performative.ACCEPT_PROPOSAL if leads else Performative.REJECT_PROPOSAL
 
     async def call(self, price: object, *, timeout: float | None = None) -> Proposal[_B] | None:
         """Asks for bids at this price. The first bid leads from now on; None if nobody bids in time."""
         await self._call(price, timeout)
-        # The leader need not bid against itself, so nobody waits for it.
+        # The leader need not bid against itself, so nothing waits for it.
         await self._until(lambda: None if self._is_called() else True)
         best = self._best()
         await self._take(best)

@@ -69,7 +69,7 @@ class _RequestWhen(_Answers):
         if self._perform is not None:
             await super()._take_part(agent, talk, call)
             return
-        # The condition may hold much later, and the initiator is to know that it was heard.
+        # The condition may become true much later, so tell the initiator now that its request was heard.
         call = self._read(call)
         await talk.say(Performative.AGREE)
         result = await talk.work(self._method(agent, call))
@@ -151,13 +151,13 @@ class _Auction(Participates):
 
     async def _take_part(self, agent: Agent, talk: ParticipantConversation, call: Message) -> None:
         auction, offer = call, None
-        # The call that it bids on, and the one whose bid was accepted.
+        # The call that the agent bids on, and the call whose bid was accepted.
         bidding = won = call
         while (message := await talk.next(self._timeout)) is not None:
             match message.performative:
                 case Performative.CFP:
                     if talk.stage == "defending":
-                        # It leads, and does not bid against itself.
+                        # The agent leads, and does not bid against itself.
                         continue
                     bidding = self._read(message)
                     try:
@@ -166,7 +166,7 @@ class _Auction(Participates):
                         continue
                     if bid is not None and bid is not False:
                         offer = bid
-                        # In vain if the round is over.
+                        # This fails if the round is over.
                         with suppress(ProtocolError):
                             await talk.say(Performative.PROPOSE, None if bid is True else bid)
                 case Performative.REJECT_PROPOSAL if self._rejected is not None:
@@ -178,7 +178,7 @@ class _Auction(Participates):
                     await self._won(agent, talk, Order(message, won, offer))
 
     async def _won(self, agent: Agent, talk: ParticipantConversation, order: Order[Any]) -> None:
-        """The bid was accepted, or the deal is to be done."""
+        """Acts on an accepted bid, or completes the deal."""
         raise NotImplementedError
 
 
@@ -186,7 +186,7 @@ class _DutchAuction(_Auction):
     protocol = "fipa-auction-dutch"
 
     async def _won(self, agent: Agent, talk: ParticipantConversation, order: Order[Any]) -> None:
-        # The goods are sold. The auction may go on, or end.
+        # The goods are sold. If the auction ends now, the work continues.
         if self._perform is not None:
             await talk.work(self._perform(agent, order), "closed")
 
@@ -245,7 +245,7 @@ _Decorator = Callable[[Callable[..., Any]], Participates]
 
 
 def _decorator(kind: type[Participates], body: Any, options: Options) -> _Decorator:
-    # Never one at a time: a conversation waits for the initiator, and others go on.
+    # At least two: while one conversation waits for its initiator, another one continues.
     conversations = max(2, options.get("conversations", CONVERSATIONS))
     mark = Mark(_sealbus.opens(kind.protocol), conversations, options.get("supervise"))
 

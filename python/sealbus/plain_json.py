@@ -17,7 +17,7 @@ __all__ = ["field_name", "fields", "plain"]
 
 
 def plain(value: Any) -> object:
-    """The JSON value for a value, other than a dataclass, that JSON does not have."""
+    """The JSON value of a Python value that JSON lacks, other than a dataclass."""
     match value:
         case enum.Enum():
             return value.value
@@ -49,7 +49,7 @@ def plain(value: Any) -> object:
 
 @lru_cache(maxsize=1024)
 def fields(kind: type) -> Fields | None:
-    """The fields that the native half writes of a dataclass; None of another class."""
+    """The fields that the native half writes of a dataclass; None for another class."""
     if not dataclasses.is_dataclass(kind):
         return None
     return Fields([(field.name, field_name(field)) for field in dataclasses.fields(kind)])

@@ -54,7 +54,7 @@ class Pump:
             future.cancel()
         self._futures.clear()
         self._mailboxes.clear()
-        # Last: a handler of the log may raise.
+        # This comes last: a handler of the log may raise.
         if self._has_log:
             log.flush()
 
@@ -71,7 +71,7 @@ class Pump:
     async def call(self, begin: Callable[..., None], *arguments: Any) -> Any:
         """Begins a native call and waits for its outcome; a cancelled wait ends the call."""
         if self._is_closed:
-            # Nobody would tell of the outcome.
+            # Nobody would report the outcome.
             raise PlatformError("this program has left the platform: open another Platform")
         self._count += 1
         number = self._count
@@ -85,8 +85,8 @@ class Pump:
             raise
         finally:
             self._futures.pop(number, None)
-            # An outcome that came as the wait was cancelled is dropped at once, though the exception keeps this frame: an
-            # agent that was opened leaves.
+            # The exception keeps this frame. Drop an outcome that came as the wait was cancelled at once, so that, for
+            # example, an agent that was opened leaves.
             del future
 
     def _drain(self) -> None:

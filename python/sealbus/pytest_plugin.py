@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-# Without it there are no asynchronous fixtures; `async with TestBed()` does the same.
+# Without pytest-asyncio there is no fixture; `async with TestBed()` does the same.
 HAS_ASYNCIO = find_spec("pytest_asyncio") is not None
 
 if TYPE_CHECKING:

@@ -33,9 +33,9 @@ class Replies:
         self._question = (message, timeout, first, qos)
         self._handle: RepliesHandle | None = None
         self._turn = asyncio.Lock()
-        # The next answer, also while nobody waits for it any more.
+        # The task for the next answer. It continues when nobody waits for it any more.
         self._coming: asyncio.Task[ChannelEvent | Exception | None] | None = None
-        # Answers that a cancelled `all` had taken.
+        # Answers that a cancelled `all` has given back.
         self._given_back: deque[ChannelEvent] = deque()
         self._is_over = False
         self.missing: list[str] = []

@@ -27,11 +27,11 @@ class Restarts:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the agent is to begin anew."""
+        """Whether the agent shall begin anew."""
         return self._wanted is not None
 
     def begin(self) -> tuple[str, Exception] | None:
-        """Begins a restart; or returns the cause of one too many."""
+        """Begins a restart, or returns the cause if there were too many."""
         wanted, self._wanted = self._wanted, None
         now = self._clock.now()
         if len(self._latest) == RESTARTS and now - self._latest[0] < WITHIN:

@@ -62,7 +62,7 @@ class Platform:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._takes_calls = False
-        # No call begins while that changes.
+        # Held while `_takes_calls` changes, so that no call begins meanwhile.
         self._lock = threading.Lock()
         self._closing = ExitStack()
 
@@ -93,7 +93,7 @@ class Platform:
     def close(self) -> None:
         """Makes all agents leave, and leaves the platform; raises :class:`~sealbus.AgentFailed` if an agent failed."""
         self._check_thread()
-        # Once, whoever closes it.
+        # This runs once, even if several threads close the platform.
         self._closing.pop_all().close()
 
     def _leave(
@@ -181,7 +181,7 @@ class Platform:
         except CancelledError:
             raise PlatformError(NOT_HERE) from None
         except BaseException:
-            # Such as Ctrl-C: nobody waits any more.
+            # An interruption such as Ctrl-C: nobody waits any more.
             future.cancel()
             raise
 

@@ -56,7 +56,7 @@ class Tasks:
 
 
 def stray(life: Life, cancelled: asyncio.CancelledError) -> RuntimeError | None:
-    """The error of a task that waited for something that was cancelled, such as another task. None if the task itself is
+    """The error of a task that waited for something cancelled, such as another task. None if the task itself is
     cancelled, or its agent leaves."""
     task = asyncio.current_task()
     if life.is_stopping or task is None or task.cancelling() > 0:
@@ -67,7 +67,7 @@ def stray(life: Life, cancelled: asyncio.CancelledError) -> RuntimeError | None:
 
 
 def watch(life: Life, task: asyncio.Task[Any], where: str) -> None:
-    """Ends the agent if one of its tasks ends with an exception, which nobody would learn of."""
+    """Ends the agent if one of its tasks ends with an exception: nobody else would notice."""
 
     def ended(task: asyncio.Task[Any]) -> None:
         raised = None if task.cancelled() else task.exception()

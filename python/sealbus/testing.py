@@ -49,7 +49,7 @@ EPOCH = 1_767_225_600.0
 """The default start of a virtual clock: 1 January 2026."""
 
 QUIET_TURNS = 24
-"""Turns of the loop without any news after which agents are taken to be at rest."""
+"""Turns of the loop without any news after which agents count as idle."""
 
 SPARED = ("ams", "df", "ca")
 """The platform's own agents. The clock stands still until they have answered."""
@@ -65,7 +65,7 @@ class _Timer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Has it not made."""
+        """Cancels the call."""
         self.callback = None
 
 
@@ -81,7 +81,7 @@ class VirtualClock(Clock):
         self._news: Callable[[], int] = lambda: 0
 
     def watch(self, news: Callable[[], int]) -> None:
-        """`news` tells how often there was news for the agents."""
+        """Sets `news`, which returns how often there was news for the agents."""
         self._news = news
 
     def now(self) -> float:
@@ -93,7 +93,7 @@ class VirtualClock(Clock):
         return self._start + self._now
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> _Timer:
-        """Makes a call when the clock has moved so far."""
+        """Makes a call when the clock has moved this far."""
         timer = _Timer(callback)
         heapq.heappush(self._timers, (self._now + max(0.0, delay), next(self._count), timer))
         return timer
@@ -197,7 +197,7 @@ class Rule:
         self._times = times
         self.delay = delay
         self.count = 0
-        """The messages that it has befallen."""
+        """The number of messages that it has befallen."""
         self.is_on = True
 
     def stop(self) -> None:
@@ -205,7 +205,7 @@ class Rule:
         self.is_on = False
 
     def befalls(self, sender: str, receiver: str, message: AclMessage, chance: random.Random) -> bool:
-        """Whether it befalls a message, which it counts then."""
+        """Whether the fault befalls a message. Counts the message if so."""
         if not self.is_on or (self._times is not None and self.count >= self._times):
             return False
         if self._sender not in (None, sender) or self._receiver not in (None, receiver):
@@ -264,7 +264,7 @@ class Faults:
 
     @property
     def are_any(self) -> bool:
-        """Whether messages may be befallen."""
+        """Whether there are faults that may befall messages."""
         return any(rule.is_on for rule in self._rules)
 
 
@@ -281,7 +281,7 @@ class _Handle:
         return getattr(self._handle, name)
 
     def die(self) -> None:
-        """From now on nothing is sent."""
+        """From now on sends nothing."""
         self._is_dead = True
 
     def try_send(self, message: AclMessage) -> Unsent | None:
@@ -289,7 +289,7 @@ class _Handle:
         return None if kept is None else self._handle.try_send(kept)
 
     def try_send_many(self, messages: list[AclMessage], first: int) -> tuple[int, Unsent | None]:
-        # One after the other: a fault befalls each message once, and for the agent lost messages count as sent.
+        # Send them one by one: a fault befalls each message once, and lost messages count as sent for the agent.
         for number in range(first, len(messages)):
             unsent = self.try_send(messages[number])
             if unsent is not None:
@@ -297,7 +297,7 @@ class _Handle:
         return len(messages), None
 
     def _kept(self, message: AclMessage) -> AclMessage | None:
-        """The message to those receivers whom it reaches now."""
+        """The message to the receivers that it reaches now."""
         if self._is_dead:
             return None
         if not self._faults.are_any:
@@ -316,13 +316,13 @@ class _Handle:
 
     def _later(self, message: AclMessage) -> Callable[[], None]:
         def send() -> None:
-            # With its sender gone, it is lost.
+            # The message is lost with its sender.
             if self._is_dead:
                 return
             with suppress(SealbusError):
                 unsent = self._handle.try_send(message)
                 if unsent is not None:
-                    # The sender goes on, and the message waits for room.
+                    # The sender continues, while the message waits for room.
                     self._life.tasks.create(self._life.finish(unsent), "ignore")
 
         return send
@@ -341,7 +341,7 @@ class Probe(Agent):
         sender: AID | str | None = None,
         timeout: float = 5.0,
     ) -> Message[Any]:
-        """The next message, which must match: this performative, this sender, and a body of this type or equal to this value.
+        """The next message, which must have this performative, this sender, and a body of this type or equal to this value.
         Lets at most `timeout` seconds pass until it arrives."""
         try:
             message = await self._clock.run(self.receive(), limit=timeout)
@@ -384,7 +384,7 @@ def _check(name: str, message: Message, body: Any) -> None:
 class TestBed(Platform):
     """A platform in memory with a clock of its own; see :mod:`sealbus.testing`."""
 
-    # It is no test.
+    # Tells pytest that this class is not a test.
     __test__ = False
 
     clock: VirtualClock
@@ -427,7 +427,7 @@ class TestBed(Platform):
         return life
 
     async def _close(self) -> None:
-        # Agents may wait for their time at the end.
+        # Agents may wait for a time as they end.
         await self.clock.run(super()._close())
 
 

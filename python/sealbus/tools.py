@@ -55,13 +55,13 @@ PROGRESS = "X-progress"
 TAKEN = "X-taken"
 
 MOST_AHEAD = 4096
-"""Partial results that a tool gives ahead at most, however many the asker would take."""
+"""The most partial results that a tool gives ahead, even if the asker would take more."""
 
 PATIENCE = 60.0
 """Seconds that a tool waits until a partial result is taken."""
 
 MOST_PARTS = 65_536
-"""Partial results that a final reply holds at most, for an asker that takes no parts."""
+"""The most partial results in a final reply, for an asker that takes no parts."""
 
 _TOOL = "__sealbus_tool__"
 
@@ -130,13 +130,13 @@ class Tool(Participates):
         given = getattr(agent, self.attribute)(decode(call, takes))
         work = asyncio.create_task(talk.give_parts(given) if streams else given)
         try:
-            # Until it waits for the first time it may refuse.
+            # The tool may refuse until it waits for the first time.
             await asyncio.sleep(0)
             if not work.done() or work.exception() is None:
                 await talk.agree()
             result = await talk.work(work)
         except BaseException:
-            # The tool's last steps belong to the conversation, and so does an exception in them.
+            # The tool's last steps still belong to the conversation, as does an exception in them.
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             raise
@@ -190,7 +190,7 @@ def add_tools(cls: type) -> tuple[tuple[Tool, ...], tuple[tuple[str, Mark], ...]
         takes = _sealbus.opens(each.protocol)
         if len(found) > 1:
             takes &= Filter(ontology=each.name)
-        # Never one at a time: a conversation waits for its asker, and others go on.
+        # At least two: while one conversation waits for its asker, another one continues.
         marks.append((server, Mark(takes, max(2, each.concurrency))))
     return tuple(found.values()), tuple(marks)
 
@@ -254,12 +254,12 @@ class Service(ParticipantConversation):
         return kept if self._window is None else None
 
     async def tell(self, progress: Progress) -> None:
-        """Tells how far the tool is, if the asker takes more than a reply."""
+        """Sends the progress, if the asker takes more than a reply."""
         if self._window is not None and self.outcome is None:
             await self._inform(PROGRESS, progress.done, progress.text)
 
     def _has_taken(self) -> bool | None:
-        """Whether the asker takes one more."""
+        """Whether the asker takes one more part."""
         assert self._window is not None
         return self._given - self._taken < self._window or None
 
@@ -293,7 +293,7 @@ class Answer(Stream[_C]):
         self._taken = 0
         self._listens = False
         self.progress: Progress | None = None
-        """How far the tool is, if it tells."""
+        """The tool's progress, if the tool reports it."""
         self.reply: Message | None = None
         """The final reply, once it has come."""
 
@@ -340,7 +340,7 @@ class Answer(Stream[_C]):
             try:
                 await self._send([taken], self._timeout)
             except BaseException:
-                # Nobody got the part: it is still the next one.
+                # Nobody got the part, so it is still the next one.
                 self._taken -= 1
                 self._news.appendleft(message)
                 raise
@@ -348,7 +348,7 @@ class Answer(Stream[_C]):
         return part
 
     def _expect(self) -> None:
-        """The tool has `timeout` seconds to say something while somebody listens."""
+        """While somebody listens, the tool has `timeout` seconds to send something."""
         if self._timeout is not None:
             self.end_by(self._timeout if self._listens else None)
 

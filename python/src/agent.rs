@@ -29,7 +29,7 @@ use crate::pump::PyPump;
 use crate::runtime::{self, Owned};
 use crate::subscribing;
 
-/// The way of one agent to the bus.
+/// An agent's access to the bus.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "AgentHandle")]
 pub(crate) struct PyAgentHandle {
     aid: Aid,
@@ -59,7 +59,7 @@ impl From<Unsent> for PyUnsent {
     }
 }
 
-/// Messages that are handed to the bus together at most, by `try_send_many`.
+/// The most messages that `try_send_many` hands to the bus together.
 const ROW: usize = 1024;
 
 impl PyAgentHandle {
@@ -177,8 +177,8 @@ impl PyAgentHandle {
         self.with(|handle| self.send(handle, message))?
     }
 
-    /// Sends messages from number `first` on. Returns the number of the first message not dealt with, and the rest of
-    /// the one before it if that one has found no room.
+    /// Sends messages from number `first` on. Returns the number of the first message that it has not tried, and the
+    /// rest of the message before it if that message found no room.
     fn try_send_many(
         &self,
         messages: &Bound<'_, PyList>,
@@ -215,7 +215,8 @@ impl PyAgentHandle {
         Ok((next, None))
     }
 
-    /// Tries the rest that `try_send` returned for each receiver by itself. Returns the rests for those without room.
+    /// Tries again to send the rest that `try_send` returned, to each receiver separately. Returns one rest for each
+    /// receiver without room.
     fn try_each(&self, unsent: &PyUnsent) -> PyResult<Vec<PyUnsent>> {
         let mut rests = Vec::new();
         let unsent = unsent.0.lock().take();
@@ -275,7 +276,7 @@ impl PyAgentHandle {
             expiry: expiry.map(Moment::from_unix_ms),
             valid_from: valid_from.map(Moment::from_unix_ms),
             receipt,
-            // The message states it.
+            // The message itself states the level.
             level: None,
         };
         let chain = PyDelegation::present(message.py())?;
@@ -291,7 +292,8 @@ impl PyAgentHandle {
         })
     }
 
-    /// Opens the conversation of a request. Returns the request, to be sent, with the place where its replies come.
+    /// Opens the conversation of a request. Returns the request, which must still be sent, and the place where its
+    /// replies arrive.
     fn open_request(
         &self,
         request: &Bound<'_, PyAclMessage>,
@@ -306,7 +308,8 @@ impl PyAgentHandle {
         Ok((PyAclMessage::new(request), PyOpenRequest::new(open)))
     }
 
-    /// Opens the conversation of this name, with all agents or with one. From now on it gets its messages.
+    /// Opens the conversation of this name, with all agents or with one. From now on its messages go to it, not to the
+    /// mailbox.
     fn open_conversation(
         &self,
         id: &str,
@@ -325,7 +328,7 @@ impl PyAgentHandle {
         Ok(PyConversation::new(opened))
     }
 
-    /// The messages that came after the end of their conversation, or that it left unread, and that were dropped.
+    /// The number of dropped messages: those that arrived after the end of their conversation, or that it left unread.
     #[getter]
     fn late_messages(&self) -> PyResult<u64> {
         self.with(|handle| handle.conversations().ignored())
@@ -339,7 +342,7 @@ impl PyAgentHandle {
         filter: Option<&Bound<'_, PyFilter>>,
     ) -> PyResult<Option<Py<PyMessage>>> {
         self.take(py, |handle| match filter {
-            // A look through the mailbox would take its rows of messages apart.
+            // A search through the mailbox would take its rows of messages apart.
             None => handle.mailbox().try_recv(),
             Some(filter) => handle
                 .mailbox()
@@ -347,7 +350,7 @@ impl PyAgentHandle {
         })
     }
 
-    /// The first message with this conversation-id that `filter` takes. The others are not looked at.
+    /// The first message with this conversation-id that `filter` takes. Does not look at other messages.
     fn try_receive_named(
         &self,
         py: Python<'_>,
@@ -388,12 +391,12 @@ impl PyAgentHandle {
         PyList::new(py, messages?)
     }
 
-    /// Whether there is a message that `filter` takes. If not, the next message will be reported.
+    /// Whether there is a message that `filter` takes. If not, the hook will report the next message.
     fn has_mail(&self, filter: Option<&Bound<'_, PyFilter>>) -> PyResult<bool> {
         let Some(filter) = filter else {
             return self.with(|handle| {
                 let mailbox = handle.mailbox();
-                // Taking none makes an empty mailbox tell of its next message.
+                // Even without taking a message, this makes an empty mailbox report its next one.
                 mailbox.try_recv_many(&mut Vec::new(), 0);
                 !mailbox.is_empty()
             });
@@ -435,12 +438,12 @@ impl PyAgentHandle {
         Ok(state.map(|state| PyBytes::new(py, &state)))
     }
 
-    /// Lets the agent's subscriptions rest, before its state is saved.
+    /// Stops the agent's subscriptions from handing out events, before its state is saved.
     fn come_to_rest(&self) -> PyResult<()> {
         self.with(|handle| handle.come_to_rest())
     }
 
-    /// Hands the agent's state to the platform. The outcome says whether the agent goes on elsewhere.
+    /// Hands the agent's state to the platform. The outcome says whether the agent continues elsewhere.
     fn hand_over(&self, pump: &PyPump, call: u64, state: Vec<u8>) -> PyResult<()> {
         let place = self.place.get()?.clone();
         let Some(mut handle) = place.0.lock().take() else {
@@ -460,7 +463,7 @@ impl PyAgentHandle {
         self.with(|handle| handle.decline_move(reason))
     }
 
-    /// Whether events that the agent has published have not arrived.
+    /// Whether some events that the agent has published have not arrived yet.
     fn has_undelivered(&self) -> PyResult<bool> {
         self.with(|handle| !handle.undelivered().is_empty())
     }

@@ -32,7 +32,7 @@ pub(crate) fn qos(text: &str) -> PyResult<QosOverride> {
 #[pyclass(frozen, extends = PyMessage, module = "sealbus", name = "ChannelEvent")]
 pub(crate) struct PyChannelEvent {
     event: ChannelEvent,
-    /// The subscription through which a request is answered.
+    /// The subscription through which the agent answers a request.
     source: Option<Owned<Arc<ChannelSubscription>>>,
 }
 
@@ -155,8 +155,8 @@ pub(crate) struct PyChannelHandle {
 /// The fields of `sealbus.channel.Reach`.
 type Reached = (usize, usize, Option<(String, u64)>, usize);
 
-/// How many subscriptions of this process and how many other processes a message was sent to, where it is kept, and how
-/// many groups have it.
+/// The numbers of subscriptions of this process and of other processes to which a message was sent, its place in a log,
+/// and the number of groups that have it.
 fn reach(reach: Reach) -> Reached {
     let kept = reach
         .kept
@@ -296,8 +296,8 @@ impl PyChannelHandle {
         })
     }
 
-    /// Asks all nodes for the last event of each key. The outcome is the events, the nodes that did not answer with the
-    /// reason, and the number of events that have no key or for which the filter could not be evaluated.
+    /// Asks all nodes for the last event of each key. The outcome is the events; the nodes that did not answer, each
+    /// with the reason; and the number of events that have no key, or for which the filter could not be evaluated.
     fn last(
         &self,
         pump: &PyPump,
@@ -383,7 +383,7 @@ impl PySubscriptionHandle {
             .transpose()
     }
 
-    /// Tells that the events taken so far are handled.
+    /// Acknowledges the events taken so far as handled.
     fn settle(&self) -> PyResult<()> {
         if let Some(open) = &*self.0.lock() {
             open.get()?.settle();
@@ -405,7 +405,7 @@ impl PySubscriptionHandle {
         Ok(self.open()?.is_listed())
     }
 
-    /// Waits until there is an event, which stays there. The outcome is nothing, or the reason why no further event
+    /// Waits until there is an event, without taking it. The outcome is nothing, or the reason why no further event
     /// will come.
     fn wait(&self, pump: &PyPump, call: u64) -> PyResult<()> {
         let subscription = self.open()?;

@@ -1,4 +1,4 @@
-//! Conversations, which alone get their messages, for `sealbus/life.py`.
+//! Conversations, whose messages go to them alone, for `sealbus/life.py`.
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -37,7 +37,7 @@ impl PyOpenRequest {
         reply.map(|reply| PyMessage::make(py, reply)).transpose()
     }
 
-    /// The request has its answer. Further messages in its conversation go to the mailbox.
+    /// Notes that the request has its answer. Further messages in its conversation go to the mailbox.
     fn answered(&self) -> PyResult<()> {
         if let Some(open) = self.0.get()?.lock().take() {
             open.answered();
@@ -45,7 +45,7 @@ impl PyOpenRequest {
         Ok(())
     }
 
-    /// Gives the request up, unless it has its answer. An agent that has agreed to it is told to stop.
+    /// Gives the request up, unless it has its answer. Tells an agent that has agreed to it to stop.
     fn close(&self) -> PyResult<()> {
         let Some(open) = self.0.get()?.lock().take() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! On whose behalf an agent sends: the chain of the message that it handles, which Python's context holds.
+//! The agents on whose behalf an agent sends: the chain of the message that it handles. Python's context holds it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) struct PyDelegation(Delegation);
 static ASKED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 impl PyDelegation {
-    /// The chain of the work for a message, if it asks something.
+    /// The chain of the work for a message, if the message asks for something.
     pub(crate) fn by(message: &AclMessageRef<'_>) -> Option<Self> {
         let chain = Delegation::by(message);
         (!chain.is_empty()).then_some(Self(chain))
@@ -28,7 +28,8 @@ impl PyDelegation {
             PyResult::Ok(asked.getattr("get")?.unbind())
         })?;
         let chain = get.bind(py).call0()?;
-        // Most work is on nobody's behalf, and an error that says so would take longer than the rest.
+        // Most work is on nobody's behalf. A failed cast would make an error, which takes longer than the rest of this
+        // function.
         if chain.is_none() {
             return Ok(None);
         }

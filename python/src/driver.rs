@@ -22,7 +22,7 @@ use crate::runtime::{self, Owned, Shared};
 /// The longest wait of a select. After it the loop runs once without news.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// Something happened that a pump reports.
+/// A pump has news.
 const PUMPS: u8 = 1;
 /// The loop's own descriptors may be ready.
 const DESCRIPTORS: u8 = 2;
@@ -121,7 +121,7 @@ impl Driver {
                 Some(timeout) => tokio::time::timeout(timeout, happened).await.unwrap_or(0),
             };
         }
-        // The loop has more to do, but first the ready tasks of the runtime get their turn, then those whose sockets are ready.
+        // The loop has more to do. But first the ready tasks of the runtime get a turn, and then those whose sockets are ready.
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         poll_fn(|context| Poll::Ready(self.happened(context, epoll))).await
@@ -147,10 +147,11 @@ fn watch(descriptor: i32) -> io::Result<AsyncFd<OwnedFd>> {
     if descriptor < 0 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: it is not -1, and borrowed for no longer than it takes to duplicate it; its owner, the selector that
-    // calls, is alive. If the number is wrong after all, duplicating it fails or duplicates another file.
+    // SAFETY: the descriptor is not -1, and it is borrowed only until it is duplicated. Its owner, the calling
+    // selector, is alive. If the number is wrong after all, this fails or duplicates another file.
     let own = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
-    // SAFETY: an `OwnedFd` is the same descriptor, and open, as long as it lives, and nobody can reach it in there.
+    // SAFETY: as long as an `OwnedFd` lives, its descriptor stays the same and open, and nobody can reach it inside the
+    // `AsyncFd`.
     Ok(unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?)
 }
 

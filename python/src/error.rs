@@ -27,7 +27,7 @@ pub(crate) fn acl(problem: impl ToString) -> PyErr {
     exceptions::AclError::new_err(problem.to_string())
 }
 
-/// The content of a received message cannot be read as asked.
+/// The content of a received message cannot be read in the requested way.
 pub(crate) fn content(problem: impl ToString) -> PyErr {
     exceptions::ContentError::new_err(problem.to_string())
 }
@@ -68,7 +68,7 @@ pub(crate) fn platform(problem: impl ToString) -> PyErr {
     exceptions::PlatformError::new_err(problem.to_string())
 }
 
-/// The agent has stopped and cannot do it.
+/// The agent has stopped. `what` continues the sentence, as in `has left the platform`.
 pub(crate) fn agent_stopped(agent: &str, what: &str) -> PyErr {
     exceptions::AgentStopped::new_err((agent.to_owned(), what.to_owned()))
 }

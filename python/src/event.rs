@@ -19,7 +19,7 @@ mod counter {
 
     use rustix::event::{EventfdFlags, eventfd};
 
-    /// A counter of the kernel's.
+    /// A counter in the kernel (`eventfd`).
     pub(crate) struct Event(OwnedFd);
 
     impl Event {
@@ -56,7 +56,7 @@ mod pair {
     #[cfg(not(unix))]
     use std::os::windows::io::AsRawSocket;
 
-    /// Two ends of a connection of this process with itself. Windows watches nothing but sockets.
+    /// Both ends of a connection of this process with itself: Windows can watch only sockets.
     pub(crate) struct Event {
         watched: TcpStream,
         other: TcpStream,
@@ -66,7 +66,7 @@ mod pair {
         pub(crate) fn new() -> io::Result<Self> {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let other = TcpStream::connect(listener.local_addr()?)?;
-            // Other programs of this machine may connect first.
+            // Another program on this machine may connect first.
             let watched = loop {
                 let (watched, peer) = listener.accept()?;
                 if peer == other.local_addr()? {

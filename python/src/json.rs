@@ -36,7 +36,7 @@ pub(crate) fn json_text<'py>(
     Ok(PyBytes::new(py, &content))
 }
 
-/// Builds Python values from JSON without a tree between.
+/// Builds Python values directly from JSON, without a tree.
 #[derive(Clone, Copy)]
 struct Value<'py>(Python<'py>);
 
@@ -114,7 +114,7 @@ struct Field {
     argument: Py<PyString>,
     /// The name in JSON.
     name: Py<PyString>,
-    /// A value of exactly this class is taken as it is.
+    /// Values of exactly this class are taken as they are.
     exact: Option<Py<PyType>>,
     /// Reads any other value.
     read: Py<PyAny>,
@@ -158,7 +158,7 @@ impl PyObjectReader {
         }
     }
 
-    /// A type that contains itself has readers that hold each other.
+    /// The readers of a type that contains itself hold each other.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         for field in &self.fields {
             visit.call(&field.read)?;
@@ -209,7 +209,7 @@ impl PyObjectReader {
 }
 
 impl Field {
-    /// A problem of the field's value, with the field's name on the way to it.
+    /// A problem in the field's value, with the field's name added to its place.
     fn under(&self, py: Python<'_>, problem: PyErr) -> PyErr {
         match misfit(py) {
             Ok(kind) if problem.value(py).is_instance(kind).unwrap_or(false) => {

@@ -5,13 +5,13 @@ use sealbus::channel::{ChannelEvent, EventKey, LastError, LastEvents};
 
 use crate::error;
 
-/// A key, and the place of the mistake if it is none.
+/// Reads a key. The error names the place of the mistake.
 pub(crate) fn key(name: &str) -> PyResult<EventKey> {
     EventKey::new(name).map_err(|problem| error::filter(&problem))
 }
 
-/// The events, the nodes that did not answer with the reason, and the number of events that have no key or for which the
-/// filter could not be evaluated.
+/// The events; the nodes that did not answer, each with the reason; and the number of events that have no key, or for
+/// which the filter could not be evaluated.
 pub(crate) fn outcome(
     py: Python<'_>,
     last: Result<LastEvents, LastError>,

@@ -20,19 +20,19 @@ use tracing_subscriber::{EnvFilter, Layer};
 use crate::error;
 use crate::pump::{PyPump, Signal};
 
-/// The most records that wait. Later ones are counted and left out.
+/// The most records that wait. Further records are counted and dropped.
 const MOST_WAITING: usize = 4096;
 /// The longest text of a record, in bytes.
 const LONGEST: usize = 16 << 10;
-/// A fork may have left the lock taken for ever.
+/// The longest wait for a lock: a fork may have left it locked for ever.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// When, in seconds since 1970; the level, as `logging` numbers it; the target; the text.
+/// The time in seconds since 1970, the level as a number of `logging`, the target, and the text.
 type Record = (f64, u8, &'static str, String);
 
 static WAITING: Mutex<VecDeque<Record>> = Mutex::new(VecDeque::new());
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
-/// Whether there are records that no pump was woken for.
+/// Whether there have been records since the last `take_log`: their first one wakes a pump.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 static PUMPS: RwLock<Vec<Weak<Signal>>> = RwLock::new(Vec::new());
 
@@ -52,7 +52,7 @@ impl<S: Subscriber> Layer<S> for Forwarding {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let seconds = now.map_or(0.0, |since| since.as_secs_f64());
         let record = (seconds, level, event.metadata().target(), text.finish());
-        // A fork may have left this lock taken, too. The child's records are then lost, and it goes on.
+        // A fork may have left this lock locked, too. The child then loses its records, and continues.
         let Some(mut waiting) = WAITING.try_lock_for(PATIENCE) else {
             return;
         };
@@ -117,7 +117,7 @@ pub(crate) fn forward_log(filter: &str) -> PyResult<bool> {
     Ok(subscriber.try_init().is_ok())
 }
 
-/// Has a pump woken when there are records. None, in the child after a fork, has no earlier pump woken.
+/// Wakes this pump whenever there are records. With None, in the child after a fork, no earlier pump is woken any more.
 #[pyfunction]
 #[pyo3(signature = (pump))]
 pub(crate) fn tell_of_log(pump: Option<&PyPump>) -> PyResult<()> {
@@ -134,7 +134,7 @@ pub(crate) fn tell_of_log(pump: Option<&PyPump>) -> PyResult<()> {
     Ok(())
 }
 
-/// The records since the last call, and how many were left out.
+/// The records since the last call, and the number of dropped ones.
 #[pyfunction]
 pub(crate) fn take_log() -> (Vec<Record>, u64) {
     if !IS_TOLD.swap(false, Ordering::AcqRel) {

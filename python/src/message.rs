@@ -1,4 +1,4 @@
-//! The class `Message`: a message as an agent gets it.
+//! The class `Message`: a message that an agent received.
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -16,11 +16,11 @@ pub(crate) struct PyMessage {
     pub(crate) provenance: Provenance,
     /// The message's number among those kept for this agent.
     pub(crate) kept: Option<u64>,
-    /// Whether the agent, or another one of its group, may have had it before.
+    /// Whether the agent, or another member of its group, may have had the message before.
     pub(crate) may_be_again: bool,
-    /// Whether only its sender and those that it is for can read it.
+    /// Whether only the message's sender and its receivers can read it.
     pub(crate) is_sealed: bool,
-    /// The words of a sealed direct message, for others.
+    /// The author's words of a sealed direct message, to disclose to others.
     words: Option<Box<SealedWords>>,
     /// The content as a value, once it was read.
     body: Mutex<Option<Py<PyAny>>>,
@@ -72,7 +72,7 @@ impl PyMessage {
         PyTuple::new(slf.py(), chain.askers())
     }
 
-    /// The chain of the work for this message, if it asks something.
+    /// The chain of the work for this message, if the message asks for something.
     #[pyo3(name = "_delegation")]
     fn delegation(slf: &Bound<'_, Self>) -> Option<PyDelegation> {
         let message: &Bound<'_, PyAclMessage> = slf.as_super();
@@ -125,10 +125,10 @@ impl PyMessage {
         body::read(slf.as_any(), Some(kind))
     }
 
-    /// Sets `body` from now on.
+    /// Sets the value of `body`.
     #[pyo3(name = "_declare")]
     fn declare(&self, body: Option<Py<PyAny>>) {
-        // The former body may run code when it is dropped, so drop it without the lock.
+        // Dropping the former body may run code, so drop it without the lock.
         let before = std::mem::replace(&mut *self.body.lock(), body);
         drop(before);
     }

@@ -23,9 +23,9 @@ pub(crate) struct PyPlatformHandle(Owned<Arc<PlatformPlace>>);
 struct PlatformPlace {
     process: Process,
     placed: Option<Vec<String>>,
-    /// The addresses of the gateway, if this process runs it.
+    /// The gateway's addresses, if this process runs the gateway.
     addresses: Vec<String>,
-    /// How A2A clients reach the agents, if this program lets them.
+    /// The beginning of the addresses for A2A clients, if this program admits them.
     a2a_address: Option<String>,
     /// None once the place is closed.
     platform: Mutex<Option<(Platform, Option<OpenedGateway>)>>,
@@ -45,8 +45,9 @@ fn read<C: DeserializeOwned>(json: Option<&str>, whose: &str) -> PyResult<Option
     read.map_err(|problem| error::platform(format!("{whose}: {problem}")))
 }
 
-/// Takes the place that the environment names. The outcome is a `PlatformHandle`. An embedded platform has this name,
-/// the gateway and the door for A2A clients with these configurations in JSON, and the window that this program shows.
+/// Joins the platform that the environment names, or starts an embedded one. The outcome is a `PlatformHandle`. An
+/// embedded platform gets this name; a gateway and a door for A2A clients, if they have a configuration (in JSON); and
+/// a window, if `window` names the program that shows it.
 #[pyfunction]
 pub(crate) fn join_platform(
     pump: &PyPump,
@@ -125,7 +126,7 @@ impl PyPlatformHandle {
         Ok(self.0.get()?.addresses.clone())
     }
 
-    /// The beginning of the addresses at which A2A clients reach the agents, if this program lets them.
+    /// The beginning of the addresses at which A2A clients reach the agents, if this program admits them.
     #[getter]
     fn a2a_address(&self) -> PyResult<Option<String>> {
         Ok(self.0.get()?.a2a_address.clone())
@@ -156,8 +157,8 @@ impl PyPlatformHandle {
             .collect())
     }
 
-    /// Has an agent certified and puts it on the bus. The outcome is its `AgentHandle`. `identity` is the file with the key of
-    /// its long-lived identity.
+    /// Gets a certificate for an agent and puts it on the bus. The outcome is its `AgentHandle`. `identity` is the file with
+    /// the key of its long-lived identity.
     fn open_agent(
         &self,
         pump: &PyPump,
@@ -192,8 +193,8 @@ impl PyPlatformHandle {
         Ok(())
     }
 
-    /// Waits until the agents are asked to end. The outcome is the number of seconds that the platform gives them, if
-    /// it gives one.
+    /// Waits until the agents are asked to end. The outcome is the seconds that the platform gives them, or None
+    /// without a limit.
     fn stopping(&self, pump: &PyPump, call: u64) -> PyResult<()> {
         let process = self.0.get()?.process.clone();
         pump.call(call, async move {

@@ -43,7 +43,7 @@ macro_rules! either {
     };
 }
 
-/// How far an initiator is with one participant.
+/// The state of an initiator's conversation with one participant.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "Branch")]
 pub(crate) struct PyBranch(Branch);
 
@@ -163,7 +163,7 @@ impl PyInitiator {
         Ok((opened, sent(messages)))
     }
 
-    /// Sends a further message to these participants, or to all that go on.
+    /// Sends a further message to these participants, or to all whose conversation is open.
     #[pyo3(signature = (draft, now, to = None))]
     fn send(
         &self,
@@ -200,7 +200,7 @@ impl PyInitiator {
         Ok(initiator.branch(&participant).cloned().map(PyBranch))
     }
 
-    /// The number of participants that go on at this stage.
+    /// The number of participants at this stage whose conversation is open.
     fn count_at(&self, stage: &str) -> usize {
         let initiator = self.0.lock();
         let branches = initiator.branches().iter();

@@ -1,8 +1,8 @@
 //! The bridge from the runtime's thread to one asyncio loop: a descriptor that becomes readable, and a list of news.
 //!
-//! The runtime's side never takes the interpreter's lock. It writes its news to a list. The loop, woken at most once
-//! for any amount of news, takes the list. One future across the threads for each message would wake the loop for each,
-//! at many times the cost.
+//! The runtime's side never takes the interpreter's lock: it writes its news to a list. The loop takes the list, and is
+//! woken at most once for any amount of news. One future across threads for each message would wake the loop each time,
+//! and cost many times as much.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,18 +20,18 @@ use crate::error;
 use crate::event::{Descriptor, Event};
 use crate::runtime::{self, Owned};
 
-/// The outcome of a call. The loop's thread makes it into a Python value.
+/// The outcome of a call. The loop's thread turns it into a Python value.
 pub(crate) type Outcome = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
 #[derive(Default)]
 struct Happened {
-    /// The mailboxes that have mail, by the numbers their owners gave them.
+    /// The mailboxes with mail, by the numbers that their owners gave them.
     mailboxes: Vec<u64>,
     /// Finished calls, by the number of the call.
     calls: Vec<(u64, Outcome)>,
 }
 
-/// The runtime's side of the pump. Its tasks and the hooks of mailboxes hold it.
+/// The runtime's side of the pump. Tasks of the runtime and the hooks of mailboxes hold it.
 pub(crate) struct Signal {
     event: Event,
     /// Whether the loop was woken and has not taken the news yet.
@@ -65,7 +65,7 @@ impl Signal {
         }
     }
 
-    /// From now on a driver is woken instead of the descriptor.
+    /// From now on news wake a driver, not the descriptor.
     #[cfg(unix)]
     pub(crate) fn drive(&self) {
         self.driven.store(true, Ordering::Release);
@@ -82,8 +82,8 @@ impl Signal {
         if !self.driven.load(Ordering::Acquire) {
             self.event.clear();
         }
-        // The next wake is allowed before the lists are taken. News that comes in between wakes the loop once more,
-        // without need.
+        // Allow the next wake before taking the lists: none is missed, and news in between wakes the loop once more
+        // than needed.
         self.woken.store(false, Ordering::Release);
         std::mem::take(&mut *self.happened.lock())
     }
@@ -143,7 +143,7 @@ impl PyPump {
         Ok((happened.mailboxes, ended))
     }
 
-    /// Ends a call that nobody waits for any more.
+    /// Cancels a call that nobody waits for any more.
     fn cancel(&self, call: u64) -> PyResult<()> {
         if let Some(task) = self.calls.get()?.lock().remove(&call) {
             task.abort();
@@ -157,7 +157,7 @@ impl PyPump {
         Ok(self.signal.get()?.clone())
     }
 
-    /// Runs `work` on the runtime. The loop learns the outcome under the number `call`.
+    /// Runs `work` on the runtime, and reports its outcome to the loop under the number `call`.
     pub(crate) fn call<T, F>(&self, call: u64, work: F) -> PyResult<()>
     where
         F: Future<Output = T> + Send + 'static,

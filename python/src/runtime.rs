@@ -1,6 +1,6 @@
-//! The runtime of this process. It has one thread of its own, which never takes the interpreter's lock. The thread
-//! pauses while an event loop drives the runtime itself (`driver.rs`). If the program asked for more threads, they do the
-//! work of all connections, and the loop's thread only waits for them.
+//! The runtime of this process. Its own thread never takes the interpreter's lock, and pauses while an event loop drives
+//! the runtime itself (`driver.rs`). If the program asks for more threads, they do the work of all connections, and the
+//! loop's thread only waits for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -23,10 +23,10 @@ static SHARED: Mutex<Option<(u32, Arc<Shared>)>> = Mutex::new(None);
 /// The threads that the program asked for.
 static THREADS: AtomicUsize = AtomicUsize::new(1);
 
-/// More threads than the processors of a machine are of no use, and each takes memory.
+/// The most threads. More threads than processors are of no use, and each takes memory.
 const MOST_THREADS: usize = 256;
 
-/// How long event loops that drive the runtime may be busy otherwise before the thread drives it.
+/// How long event loops that drive the runtime may do other work before the thread drives it.
 const PATIENCE: Duration = Duration::from_millis(3);
 
 /// The runtime, and the state of its drivers.
@@ -57,7 +57,7 @@ pub(crate) fn shared() -> PyResult<Arc<Shared>> {
     {
         return Ok(shared.clone());
     }
-    // The parent's runtime has no thread here. No part of it may run, not even to end it.
+    // The parent's runtime has no thread in this child. Forget it: no part of it may run, not even its destructor.
     std::mem::forget(started.take());
     let failed =
         |problem: std::io::Error| error::platform(format!("the runtime did not start: {problem}"));
@@ -138,7 +138,7 @@ impl Shared {
                 }
             }
             self.driving.store(true, Ordering::SeqCst);
-            // Arrivals from before the loop became visible are handled now.
+            // First handle arrivals from before the loop became visible.
             if self.inside.load(Ordering::SeqCst) == 0 {
                 self.runtime.block_on(self.relieve.notified());
             }
@@ -176,8 +176,8 @@ impl Shared {
         self.unpark();
     }
 
-    /// Drives the runtime until `until` is ready. Others may drive it at the same time: one of them does the work, and
-    /// the next takes over when that one is done.
+    /// Drives the runtime until `until` is ready. If several threads drive it at the same time, one does the work, and
+    /// another takes over when that one is done.
     pub(crate) fn drive<F: Future>(&self, until: F) -> F::Output {
         self.inside.fetch_add(1, Ordering::SeqCst);
         if self.driving.load(Ordering::SeqCst) {

@@ -19,7 +19,7 @@ use crate::error;
 
 type Any<'py> = Bound<'py, PyAny>;
 
-/// The words of operators, with which Python names them.
+/// The operators, by the words with which Python names them.
 const CONNECTIVES: [(&str, Connective); 4] = [
     ("and", Connective::And),
     ("or", Connective::Or),
@@ -77,8 +77,8 @@ pub(crate) fn read_sl<'py>(py: Python<'py>, text: &Any<'py>) -> PyResult<Any<'py
     tree.node("Content", (PyTuple::new(py, expressions?)?,))
 }
 
-/// Writes content in SL: text, or bytes if it contains bytes that are no text. `plain` makes terms of values that are
-/// no terms.
+/// Writes content in SL as text, or as bytes if it contains bytes that are not text. `plain` turns other values into
+/// terms.
 #[pyfunction]
 pub(crate) fn write_sl<'py>(content: &Any<'py>, plain: &Any<'py>) -> PyResult<Any<'py>> {
     let py = content.py();
@@ -99,7 +99,7 @@ pub(crate) fn write_sl<'py>(content: &Any<'py>, plain: &Any<'py>) -> PyResult<An
     })
 }
 
-/// Makes Python's values of a tree. The tree was read, so it is not deep.
+/// Turns a tree into Python values. The reader has limited the depth of the tree.
 struct Tree<'py> {
     py: Python<'py>,
     module: Any<'py>,
@@ -210,10 +210,10 @@ impl<'py> Tree<'py> {
     }
 }
 
-/// The deepest nesting of Python's values.
+/// The deepest nesting of Python values.
 const DEPTH: usize = 128;
 
-/// Makes a tree of Python's values.
+/// Turns Python values into a tree.
 struct Source<'s, 'py> {
     plain: &'s Any<'py>,
 }
@@ -249,7 +249,7 @@ impl Source<'_, '_> {
             return Ok(Arguments::Positional(self.terms(&arguments, depth)?));
         };
         let mut parameters = Vec::with_capacity(slots.len());
-        // Of a copy: code of a value may change them, which would be a panic.
+        // Iterates over a copy: code of a value may change the dictionary, and the iteration would panic.
         for (name, value) in slots.copy()?.iter() {
             // A slot without a value is left out.
             if !value.is_none() {

@@ -8,7 +8,7 @@ use sealbus::body::LIMITS;
 
 use crate::error;
 
-/// The fields of a dataclass, as they are written: attributes, and their names in JSON.
+/// The fields of a dataclass to write: the attributes, and their names in JSON.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "Fields")]
 pub(crate) struct PyFields(Vec<(Py<PyString>, Vec<u8>)>);
 
@@ -75,7 +75,8 @@ fn write(value: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> PyResult<
         sequence(items.iter(), out, depth)?;
     } else if let Ok(members) = value.cast_exact::<PyDict>() {
         out.push(b'{');
-        // Of a copy: code of a member, or another thread meanwhile, may change the dictionary, which would be a panic.
+        // Iterates over a copy: code of a member, or another thread, may change the dictionary, and the iteration would
+        // panic.
         for (index, (name, member)) in members.copy()?.iter().enumerate() {
             if index > 0 {
                 out.push(b',');

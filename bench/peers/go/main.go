@@ -18,13 +18,13 @@ import (
 // sender is an agent that sends.
 type sender interface {
 	send(content []byte) error
-	// flush sends what waits.
+	// flush sends the waiting messages.
 	flush() error
 	// ask sends and waits for the answer.
 	ask(content []byte) ([]byte, error)
 }
 
-// system is one that is measured.
+// system is a measured system.
 type system interface {
 	client() string
 	// connect makes the agents of one side. Receivers call got, or answer when the scenario asks for it.

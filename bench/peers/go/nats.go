@@ -25,7 +25,7 @@ type natsSettings struct {
 type natsSender struct {
 	connection *nats.Conn
 	subject    string
-	// dial connects, where that is to be done when the first question is asked.
+	// dial connects, if the scenario connects only at the first question.
 	dial func() (*nats.Conn, error)
 }
 

@@ -21,9 +21,9 @@ type rabbitSettings struct {
 	Authority   string `json:"authority"`
 	Certificate string `json:"certificate"`
 	Key         string `json:"key"`
-	// With a certificate the broker checks that the sender named in a message is the one who is logged in.
+	// With a certificate the broker checks that the sender named in a message is the user who is logged in.
 	User string `json:"user"`
-	// Senders and receivers differ in these.
+	// The settings in which senders and receivers differ.
 	Sides map[string]json.RawMessage `json:"sides"`
 }
 

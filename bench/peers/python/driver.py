@@ -18,7 +18,7 @@ from typing import Any, Protocol
 Values = dict[str, Any]
 PAYLOAD = 32
 LATE_SLEEP = 0.0002
-"""Shorter pauses are not slept: the loop is given to others instead."""
+"""For shorter pauses there is no sleep: the loop is given to other tasks instead."""
 
 
 def now() -> int:
@@ -106,12 +106,12 @@ class Sender(Protocol):
 
 
 class Peer(Protocol):
-    """A system that is measured."""
+    """A measured system."""
 
     client: str
 
     async def connect(self, order: Values, tally: Tally) -> list[Sender]:
-        """Makes the agents of one side, and gives those that send."""
+        """Makes the agents of one side. Returns those that send."""
 
     def here(self) -> Any:
         """The details that the other side needs."""
@@ -120,7 +120,7 @@ class Peer(Protocol):
         """Takes the details of the other side."""
 
     async def leave(self) -> None:
-        """The end."""
+        """Ends the agents."""
 
 
 async def sleep_until(due: int) -> None:
@@ -183,7 +183,7 @@ class Driver:
             sent = due if is_due else now()
             await sender.send(f"{prefix}{message:08x}{sent:016x}{padding}".encode())
             if message % 64 == 63:
-                # A client that never waits must not keep the loop from the others.
+                # A client that never waits must not keep the loop from the other agents.
                 await asyncio.sleep(0)
         return order["messages"], 0, first, now()
 
@@ -226,7 +226,7 @@ class Driver:
 async def serve(
     driver: Driver, lines: asyncio.Queue[str | None], say: Callable[[str], object]
 ) -> None:
-    """Until there are no more orders."""
+    """Follows orders until there are no more."""
     while (line := await lines.get()) is not None:
         order = json.loads(line)
         if order["order"] == "stop":
@@ -267,6 +267,6 @@ if __name__ == "__main__":
     try:
         uvloop.run(main(sys.argv[1]))
     finally:
-        # Whatever threads the libraries have left.
+        # Ends the process, whatever threads the libraries have left.
         sys.stderr.flush()
         os._exit(0)

@@ -26,7 +26,7 @@ class Peer:
 
     def __init__(self, platform: Any, agents: dict[str, Any]) -> None:
         self.platform = platform
-        # Those that are open; the next run takes them again.
+        # The open agents. The next run takes them again.
         self.agents = agents
         self.tasks: list[asyncio.Task[None]] = []
         self.channel = ""
@@ -37,7 +37,8 @@ class Peer:
 
         if name not in self.agents:
             self.agents[name] = await self.platform.start(Agent(name))
-            # As start_all does: without it the others keep their messages until the platform has heard.
+            # As start_all does. Without this, the others keep their messages until the platform has learned of the
+            # agents.
             await self.platform.pump.call(self.platform._joined.announce)
         return self.agents[name]
 
@@ -56,7 +57,7 @@ class Peer:
                     work = self.listen(agent, number, scenario, tally)
                 self.tasks.append(asyncio.create_task(work))
             if self.channel:
-                # Announced after all others: who reaches it reaches all.
+                # This one is announced after all others, so a publisher that reaches it reaches all.
                 self.subscriptions.append(await agent.subscribe(f"{self.channel}/all"))
             return []
         speakers: list[Any] = []
@@ -131,7 +132,7 @@ class Publisher:
 async def follow(
     peer: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """One run."""
+    """Plays one run."""
     lines: asyncio.Queue[str | None] = asyncio.Queue()
 
     async def read() -> None:
@@ -146,7 +147,7 @@ async def follow(
 
 
 async def live(side: str, path: Path, is_spade: bool) -> None:
-    """On the platform, until it ends."""
+    """Serves runs on the platform, until it ends."""
     from sealbus import Platform
     from sealbus.spade.container import Container
 
@@ -167,7 +168,7 @@ async def live(side: str, path: Path, is_spade: bool) -> None:
 
 
 def relay() -> None:
-    """Between the instrument and a side's socket."""
+    """Passes lines between the instrument and a side's socket."""
     import socket
 
     line = sys.stdin.readline()

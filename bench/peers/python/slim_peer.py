@@ -120,7 +120,7 @@ class Peer:
     async def group(
         self, service: Any, connection: Any, scenario: Values, settings: Values
     ) -> list[Speaker]:
-        """One group of all: the first sender founds it and invites the others."""
+        """Makes one group of all agents: the first sender founds it and invites the others."""
         senders = [
             await self.app(service, connection, f"sender-{number}")
             for number in range(scenario["senders"])

@@ -93,7 +93,7 @@ class Peer:
             for number in range(scenario["senders"]):
                 answers = None if is_stream else f"bench/answers/{number}"
                 speakers.append(Speaker(session, key(number), answers))
-            # Until the publishers know who subscribes.
+            # Waits until the publishers know the subscribers.
             for speaker in speakers:
                 while not speaker.publisher.matching_status.matching:
                     await asyncio.sleep(0.01)

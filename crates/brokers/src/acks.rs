@@ -56,15 +56,15 @@ impl Acks {
         }
     }
 
-    /// The delivery was rejected instead.
+    /// Notes that a delivery was rejected instead.
     pub(crate) fn rejected(&mut self, tag: u64) {
         if let Ok(index) = self.open.binary_search_by_key(&tag, |(tag, _)| *tag) {
             self.open.remove(index);
         }
     }
 
-    /// Acknowledges at `now` every delivery that may be. If the connection breaks before the broker is told, all of
-    /// them come again.
+    /// Acknowledges at `now` every delivery that may be acknowledged. If the connection breaks before the broker is
+    /// told, all of them come again.
     pub(crate) fn send(
         &mut self,
         receiving: &mut dyn Receiving,

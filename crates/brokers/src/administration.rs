@@ -109,8 +109,8 @@ pub trait Administration: Send + Sync + 'static {
     /// Has the broker move some messages from the queue of an agent to the dead letters, and returns their number.
     fn bury<'a>(&'a self, queue: &'a Queue) -> Asked<'a, usize>;
 
-    /// Takes some of the dead letters that were not taken yet. The broker may keep them until the next call. So it comes
-    /// when they are dealt with, and if it never comes, another Master gets them again.
+    /// Takes some of the dead letters that were not taken yet. The broker may keep them until the next call. The Master
+    /// therefore calls again when it has dealt with them. If it never does, another Master gets them again.
     fn take_dead(&self) -> Asked<'_, Vec<DeadLetter>>;
 
     /// The brokers of the cluster, by name.

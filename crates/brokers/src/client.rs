@@ -51,8 +51,8 @@ pub trait Client: Send + Sync + 'static {
         owner: &'a Owner,
     ) -> BoxFuture<'a, Result<Box<dyn Sending>, BrokerFailure>>;
 
-    /// Connects to the broker at `address` and begins to receive from the queue of `owner`. The broker holds at most
-    /// `prefetch` unacknowledged deliveries out.
+    /// Connects to the broker at `address` and begins to receive from the queue of `owner`. The broker makes at most
+    /// `prefetch` deliveries without an acknowledgement.
     fn open_receiving<'a>(
         &'a self,
         address: &'a str,

@@ -68,13 +68,13 @@ pub enum BrokerSecurity {
     Tls(Login, Arc<Trust>),
     /// Level `auth`: each agent logs in with its own certificate.
     Auth(Arc<Trust>),
-    /// Level `signed`: the same, and each message brings its author's evidence. At level `sealed` too: the agents seal
-    /// their messages themselves.
+    /// Level `signed`: as at level `auth`, and each message brings its author's evidence. Also level `sealed`, at which
+    /// the agents seal their messages themselves.
     Signed(Arc<Trust>),
 }
 
 impl BrokerSecurity {
-    /// The level it stands for.
+    /// The security level that this stands for.
     pub fn level(&self) -> SecurityLevel {
         match self {
             Self::None(_) => SecurityLevel::None,
@@ -116,12 +116,12 @@ pub struct BrokerConfig {
     pub process: Option<ProcessLogin>,
     /// The largest message sent or received, in bytes of its encoding.
     pub largest_message: usize,
-    /// The number of messages of one agent that the broker has not confirmed, before the agent waits.
+    /// How many messages of one agent may be unconfirmed before the agent waits.
     pub unconfirmed_messages: usize,
-    /// The same in bytes.
+    /// How many bytes of one agent's messages may be unconfirmed before the agent waits.
     pub unconfirmed_bytes: usize,
-    /// The number of messages that one agent holds and has not taken, before the broker keeps the others. It is lower
-    /// while that many messages have more than 64 MiB.
+    /// How many messages one agent holds that it has not taken. The broker keeps the others. The number is lower while
+    /// so many messages have more than 64 MiB.
     pub prefetch: u16,
     /// The broker's promise about messages and frames.
     pub promise: BrokerPromise,

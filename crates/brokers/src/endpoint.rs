@@ -226,7 +226,7 @@ impl Transport for BrokerEndpoint {
         }
     }
 
-    /// Connections are made with it from now on.
+    /// Later connections use the new certificate.
     fn set_process_credential(&self, credential: &Arc<Credential>) -> Result<(), TransportError> {
         if let Some(process) = self.shared.process.get() {
             process.set_credential(credential.clone());
@@ -251,7 +251,7 @@ impl Transport for BrokerEndpoint {
         }
     }
 
-    /// Messages for its agents wait at the broker.
+    /// Only frames are forgotten. Messages for the agents of the process wait at the broker.
     fn forget_process(&self, process: &Identity) {
         if let Some(own) = self.shared.process.get() {
             own.forget_process(process);
@@ -390,7 +390,7 @@ struct QueueDestination {
 impl QueueDestination {
     fn accept(&self, link: &Arc<Link>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
         let mut unconfirmed = link.wire.unconfirmed.lock();
-        // Under the lock: a revocation gives up under it all that was accepted before.
+        // Under the lock, because a revocation takes it to give up all messages that were accepted before.
         if let Some(reason) = link.revocation.get() {
             return Err(Rejected::Impossible(reason.clone()));
         }
@@ -419,7 +419,7 @@ impl QueueDestination {
             written,
             Instant::now(),
         );
-        // Under the lock: the task that sends ends under it as well.
+        // Under the lock, because the sending task ends under it, too.
         let is_sending = link.wire.sends.swap(true, Ordering::AcqRel);
         drop(unconfirmed);
         if !is_sending {

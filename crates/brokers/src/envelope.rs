@@ -13,9 +13,9 @@ use crate::stamp::OrderStamp;
 /// The owner of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Receiver {
-    /// An agent's, by the agent's whole name.
+    /// An agent, by its whole name.
     Agent(Arc<str>),
-    /// A process's, by the number of the process.
+    /// A process, by its number.
     Process(Arc<str>),
 }
 
@@ -105,7 +105,7 @@ pub struct BrokerDelivery {
 }
 
 impl BrokerDelivery {
-    /// The bytes that it brings.
+    /// How many bytes the delivery brings.
     pub(crate) fn bytes(&self) -> usize {
         let shown = self.proof.iter().chain(&self.evidence);
         self.payload.len() + shown.map(Bytes::len).sum::<usize>()

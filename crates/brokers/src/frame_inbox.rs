@@ -50,7 +50,7 @@ struct FrameInbox {
     deliveries: Deliveries<Checked>,
     /// Known processes, so that each is parsed once.
     processes: HashMap<String, (Arc<str>, Arc<Identity>)>,
-    /// They check what the agents of each process signed.
+    /// The verifiers of the signatures of each process's agents.
     verifiers: HashMap<Arc<Identity>, Verifier>,
     last_numbers: LastNumbers,
 }
@@ -290,7 +290,7 @@ impl FrameInbox {
             return Ok(None);
         }
         let statement = bus.frame_statement(payload);
-        // Not all frames of an agent say something.
+        // Some frames of an agent make no statement.
         if shown.is_none() && statement.is_none() {
             return Ok(None);
         }

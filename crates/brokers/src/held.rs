@@ -50,7 +50,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// All of them.
+    /// All deliveries.
     pub(crate) fn all(&self) -> Load {
         Load {
             count: self.waiting.count + self.unread.count,
@@ -63,13 +63,13 @@ impl Held {
         self.unread
     }
 
-    /// A delivery is here now, and waits for an earlier one.
+    /// Notes that a delivery is here now, and waits for an earlier one.
     pub(crate) fn keep(&mut self, tag: Tag, bytes: usize) {
         self.deliveries.insert(tag, (bytes, true));
         self.waiting.add(bytes);
     }
 
-    /// A delivery no longer waits for an earlier one.
+    /// Notes that a delivery no longer waits for an earlier one.
     pub(crate) fn handed_over(&mut self, tag: Tag) {
         if let Some((bytes, waits @ true)) = self.deliveries.get_mut(&tag) {
             *waits = false;
@@ -78,7 +78,7 @@ impl Held {
         }
     }
 
-    /// A delivery is no longer here. Returns its bytes.
+    /// Notes that a delivery is no longer here. Returns its bytes.
     pub(crate) fn remove(&mut self, tag: Tag) -> Option<usize> {
         let (bytes, waits) = self.deliveries.remove(&tag)?;
         let load = match waits {

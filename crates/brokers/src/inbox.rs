@@ -37,7 +37,7 @@ struct Checked {
     message: ReceivedMessage,
 }
 
-/// Hears from the mailbox.
+/// Learns from the mailbox which messages were taken.
 struct Taken(Weak<Link>);
 
 impl WindowListener for Taken {
@@ -136,7 +136,8 @@ impl Inbox for AgentInbox {
     }
 
     fn hand_over(&mut self, delivered: Delivered<Checked>) -> Result<(), RefusedDelivery> {
-        // It lies in the mailbox. Its sender had so many lives since that the order of this one was forgotten.
+        // The message lies in the mailbox. Its sender has had so many lives since that the order of this life was
+        // forgotten.
         if self.is_here(&delivered.content) {
             self.not_needed(&delivered);
             return Ok(());

@@ -22,7 +22,7 @@ const LATE: u64 = 4_096;
 /// The consequence of an arrival. A message in neither field is kept until those before it come.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sorted<T> {
-    /// These are next, in this order.
+    /// The messages that are next, in this order.
     pub(crate) next: Vec<T>,
     /// A copy that is not needed: this copy if the message was here before, or the copy that this one replaces.
     pub(crate) spare: Option<T>,
@@ -31,11 +31,11 @@ pub(crate) struct Sorted<T> {
 /// The place of a message that arrives now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OrderPlace {
-    /// It is here, or was handed out.
+    /// The message is here, or was handed out.
     Known,
-    /// It is handed out now.
+    /// The message is handed out now.
     Next,
-    /// It waits for an earlier message.
+    /// The message waits for an earlier one.
     Early,
 }
 
@@ -102,7 +102,7 @@ impl<T> IncomingOrder<T> {
         }
     }
 
-    /// A message of `sender` has arrived.
+    /// Takes a message of `sender` that has arrived.
     pub(crate) fn arrived(
         &mut self,
         sender: &Arc<str>,

@@ -21,7 +21,7 @@ pub(crate) struct Link {
     /// Messages were taken out of the mailbox, by receipt.
     pub(crate) taken: Mutex<Vec<u64>>,
     pub(crate) taken_news: Notify,
-    /// Why it sends nothing more, if it was revoked.
+    /// Why the agent sends nothing more, if it was revoked.
     pub(crate) revocation: OnceLock<UndeliverableReason>,
 }
 
@@ -36,7 +36,7 @@ impl Link {
         })
     }
 
-    /// The agent was revoked. Its messages that the broker does not have come back, and its connections end.
+    /// Notes that the agent was revoked. Its messages that the broker does not have come back, and its connections end.
     pub(crate) fn revoked(&self, explanation: &str) {
         let reason = UndeliverableReason::Refused {
             reason: RefusalReason::Revoked,

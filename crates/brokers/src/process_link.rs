@@ -28,7 +28,7 @@ use crate::wire::{Sends, Wire};
 pub(crate) const FRAME_HEAD: usize = 64 << 10;
 /// How long a process without a queue is left alone.
 const NO_QUEUE: Duration = Duration::from_millis(500);
-/// Other processes that are remembered: their agents, and the ways to them.
+/// How many other processes are remembered, with their agents and the ways to them.
 const PROCESSES: usize = 65_536;
 
 /// The note on a frame on its way.
@@ -115,7 +115,7 @@ impl ProcessLink {
         });
         let mut receivers = self.receivers.lock();
         if ways.len() >= PROCESSES {
-            // At the levels that prove no process, a sender of refused frames claims to be others without end.
+            // At the levels that prove no process, a sender of refused frames can claim to be any number of processes.
             ways.retain(|_, way| way.strong_count() > 0);
             receivers.retain(|receiver, _| ways.contains_key(receiver));
         }
@@ -124,7 +124,7 @@ impl ProcessLink {
         Some(way)
     }
 
-    /// A process has ended.
+    /// Forgets a process that has ended.
     pub(crate) fn forget_process(&self, process: &Identity) {
         let Identity::Process { process: id, .. } = process else {
             return;
@@ -139,7 +139,7 @@ impl ProcessLink {
         }
     }
 
-    /// An agent of another process has proved to speak through it.
+    /// Notes that an agent of another process has proved to speak through it.
     pub(crate) fn proved(
         &self,
         process: &Arc<Identity>,
@@ -160,14 +160,14 @@ impl ProcessLink {
         self.authors.lock().get(process)?.get(author).cloned()
     }
 
-    /// A process has forgotten the proofs of this process's agents.
+    /// Notes that a process has forgotten the proofs of this process's agents.
     pub(crate) fn prove_again(&self, process: &Identity) {
         if let Identity::Process { process, .. } = process {
             self.proofs.lock().forget_receiver(&process.to_string());
         }
     }
 
-    /// An agent of this process has left.
+    /// Forgets an agent of this process that has left.
     pub(crate) fn agent_left(&self, number: u64) {
         self.proofs.lock().forget_agent(number);
     }

@@ -109,7 +109,7 @@ impl Proofs {
         Ok(Some(proof))
     }
 
-    /// The broker has the frame of that order.
+    /// Notes that the broker has the frame of that order.
     pub(crate) fn confirmed(&mut self, order: u64) {
         if let Some((agent, leaf, receiver)) = self.under_way.remove(&order)
             && let Some(made) = self.made.get_mut(&agent)
@@ -120,7 +120,7 @@ impl Proofs {
         }
     }
 
-    /// Some frames did not arrive at `receiver`: it must be given the proofs again.
+    /// Notes that some frames did not arrive at `receiver`, which must get the proofs again.
     pub(crate) fn forget_receiver(&mut self, receiver: &str) {
         for made in self.made.values_mut() {
             made.told.remove(receiver);
@@ -128,7 +128,7 @@ impl Proofs {
         self.under_way.retain(|_, (.., told)| **told != *receiver);
     }
 
-    /// The agent has left.
+    /// Forgets an agent that has left.
     pub(crate) fn forget_agent(&mut self, number: u64) {
         self.made.remove(&number);
         self.under_way.retain(|_, (agent, ..)| *agent != number);

@@ -29,7 +29,7 @@ const COLLECT: Duration = Duration::from_millis(5);
 /// How long the broker may leave a message without an answer before another connection is tried. In a cluster, a
 /// connection may go on asking a broker that has died, although another broker has taken its place.
 const UNANSWERED: Duration = Duration::from_secs(5);
-/// How long it may take to end such a connection.
+/// How long the end of such a connection may take.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Sends until the agent has left and all messages are confirmed.
@@ -139,9 +139,10 @@ fn publish_some<L: Sends>(open: &mut Open, link: &L) {
 
 struct Publisher<'a, L> {
     link: &'a L,
-    /// Until then, the task takes answers only between other work. Without a time it waits for the next answer.
+    /// The time until which the task takes answers only between other work. Without a time, the task waits for the next
+    /// answer.
     collect_at: Option<Instant>,
-    /// Whether answers have come of which senders that wait for room do not know yet.
+    /// Whether answers have come that the senders that wait for room do not know yet.
     is_freed: bool,
     /// The message that has waited longest for an answer, and the time since which it has been the oldest.
     unanswered: Option<(u64, Instant)>,
@@ -268,7 +269,7 @@ impl<L: Sends> Publisher<'_, L> {
         }
     }
 
-    /// Something was published. Its answer is taken with others, a little later.
+    /// Notes that something was published. Its answer is taken with others, a little later.
     fn expect_answers(&mut self) {
         let at = || Instant::now() + COLLECT;
         self.collect_at.get_or_insert_with(at);

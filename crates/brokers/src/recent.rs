@@ -38,7 +38,7 @@ impl<M> Recent<M> {
         self.confirmed.is_empty()
     }
 
-    /// The broker has confirmed a message of `bytes` bytes at `now`.
+    /// Notes that the broker has confirmed a message of `bytes` bytes at `now`.
     pub(crate) fn confirmed(&mut self, order: u64, message: M, bytes: usize, now: Instant) {
         self.bytes += bytes;
         self.confirmed.push_back(Confirmed {
@@ -50,7 +50,7 @@ impl<M> Recent<M> {
         self.expire(now);
     }
 
-    /// Drops what is too old at `now`, or too much.
+    /// Drops messages that are too old at `now`, or too many.
     pub(crate) fn expire(&mut self, now: Instant) {
         while let Some(oldest) = self.confirmed.front() {
             let is_late = now.duration_since(oldest.at) >= LATELY;

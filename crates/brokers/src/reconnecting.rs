@@ -56,18 +56,18 @@ pub(crate) trait Inbox: Send {
         false
     }
 
-    /// Hands over what is next.
+    /// Hands over the next delivery.
     ///
     /// # Errors
     /// If the delivery must not be taken after those before it.
     fn hand_over(&mut self, delivered: Delivered<Self::Content>) -> Result<(), RefusedDelivery>;
 
-    /// Another copy of it was delivered, or is kept.
+    /// Notes a copy that is not needed, because another one was delivered or is kept.
     fn not_needed(&mut self, spare: &Delivered<Self::Content>) {
         self.deliveries().may_acknowledge(spare.tag);
     }
 
-    /// How many deliveries may be acknowledged that [`note_taken`](Self::note_taken) has not noted yet.
+    /// How many deliveries, not yet noted by [`note_taken`](Self::note_taken), may be acknowledged.
     fn taken(&self) -> usize {
         0
     }

@@ -47,6 +47,6 @@ pub trait Program: Send {
     /// Starts the broker again if it has died. Returns whether it had died.
     fn keep_running(&mut self) -> BoxFuture<'_, Result<bool, BrokerFailure>>;
 
-    /// Ends it.
+    /// Ends the broker.
     fn stop(&mut self) -> BoxFuture<'_, ()>;
 }

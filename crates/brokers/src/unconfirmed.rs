@@ -116,11 +116,11 @@ pub(crate) struct Unconfirmed<T> {
     epoch: u64,
     room: Room,
     next_order: u64,
-    /// To be published, by the order of acceptance.
+    /// The messages to be published, by the order of acceptance.
     waiting: BTreeMap<u64, Accepted<T>>,
-    /// To be published once the broker has the first message to their receiver.
+    /// The messages to be published once the broker has the first message to their receiver.
     held: BTreeMap<u64, Accepted<T>>,
-    /// Published on the present connection.
+    /// The messages published on the present connection.
     published: BTreeMap<u64, Accepted<T>>,
     lines: HashMap<Arc<str>, Line<T>>,
     /// The upper bound of the numbers given to forgotten receivers.
@@ -146,7 +146,7 @@ impl<T: Clone> Unconfirmed<T> {
         }
     }
 
-    /// The same for a broker that may lose what it has confirmed. As much is kept as may be unconfirmed.
+    /// Also keeps confirmed messages, for a broker that may lose them: as many as may be unconfirmed.
     pub(crate) fn at_risk(mut self) -> Self {
         self.recent = Some(Recent::new(self.room.messages, self.room.bytes));
         self
@@ -181,7 +181,7 @@ impl<T: Clone> Unconfirmed<T> {
         self.count() < room.messages && self.bytes < room.bytes
     }
 
-    /// Whether something waits for the broker's answers: messages behind a first one, or senders, soon, since half of
+    /// Whether something waits for the broker's answers: messages behind a first one, or soon senders, because half of
     /// the room is taken.
     pub(crate) fn needs_answers(&self) -> bool {
         !self.held.is_empty()
@@ -299,12 +299,12 @@ impl<T: Clone> Unconfirmed<T> {
         self.published.keys().next().copied()
     }
 
-    /// Whether an answer to it is awaited.
+    /// Whether the answer to this message is awaited.
     pub(crate) fn is_published(&self, order: u64) -> bool {
         self.published.contains_key(&order)
     }
 
-    /// The broker has it at `now`.
+    /// Notes that the broker has the message at `now`.
     pub(crate) fn confirmed(&mut self, order: u64, now: Instant) -> Option<Outcome<T>> {
         let accepted = self.published.remove(&order)?;
         let length = accepted.payload.len();
@@ -330,7 +330,8 @@ impl<T: Clone> Unconfirmed<T> {
         }
     }
 
-    /// The broker refused the message this time: it is published again. Returns whether that needs a new connection.
+    /// Notes that the broker refused the message this time. The message is published again. Returns whether that needs
+    /// a new connection.
     ///
     /// In a cluster, a connection may go on asking a broker that has died, and refuse everything for a queue whose new
     /// leader would take it.
@@ -345,7 +346,7 @@ impl<T: Clone> Unconfirmed<T> {
         is_stuck
     }
 
-    /// There is no queue for it.
+    /// Notes that there is no queue for the message.
     pub(crate) fn unroutable(&mut self, order: u64) -> Option<Outcome<T>> {
         let accepted = self.published.remove(&order)?;
         self.bytes -= accepted.payload.len();
@@ -380,15 +381,15 @@ impl<T: Clone> Unconfirmed<T> {
         })
     }
 
-    /// The bus has the messages that came back from `receiver`.
+    /// Notes that the bus has the messages that came back from `receiver`.
     pub(crate) fn settled(&mut self, receiver: &str) {
         if let Some(line) = self.lines.get_mut(receiver) {
             line.returned = None;
         }
     }
 
-    /// The broker may have lost what it had confirmed before the connection was gone: messages that were confirmed lately
-    /// are published again, from `now` on.
+    /// Publishes messages that were confirmed lately again, from `now` on. The broker may have lost them before the
+    /// connection was gone.
     pub(crate) fn may_have_lost(&mut self, now: Instant) {
         let at_risk = self.recent.as_mut().map(Recent::take);
         let mut receivers = HashSet::new();
@@ -416,7 +417,7 @@ impl<T: Clone> Unconfirmed<T> {
         self.begin_anew();
     }
 
-    /// The connection is gone. Unconfirmed messages are published again on the next one.
+    /// Notes that the connection is gone. Unconfirmed messages are published again on the next one.
     pub(crate) fn disconnected(&mut self) {
         let mut again = std::mem::take(&mut self.published);
         self.waiting.append(&mut again);
@@ -456,7 +457,7 @@ impl<T: Clone> Unconfirmed<T> {
         outcomes
     }
 
-    /// Makes the first of the held messages to each receiver that has no message under way the first one.
+    /// For each receiver that has no message under way, lets the first of the held messages go.
     fn begin_anew(&mut self) {
         let under_way = self.waiting.values().chain(self.published.values());
         let mut begun: HashSet<_> = under_way.map(|first| first.receiver.clone()).collect();

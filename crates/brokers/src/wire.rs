@@ -57,7 +57,7 @@ pub(crate) trait Sends: Send + Sync + 'static {
     /// The envelope in which a message is published.
     fn envelope(&self, publication: Publication<Self::Note>) -> BrokerEnvelope;
 
-    /// The broker has the message of that order.
+    /// Notes that the broker has the message of that order.
     fn confirmed(&self, order: u64);
 
     /// Tells the bus about undelivered messages.
@@ -72,7 +72,7 @@ pub(crate) struct Open {
     pub(crate) sending: Box<dyn Sending>,
     /// The time to ask the broker again after it refused a message.
     pub(crate) again_at: Option<Instant>,
-    /// The task will look for answers.
+    /// Whether the task will look for answers.
     pub(crate) is_watched: bool,
 }
 

@@ -20,12 +20,12 @@ pub enum NoSigner {
     /// There is no certificate.
     #[error("agent {0} has no certificate to sign its messages with")]
     NoCertificate(Arc<str>),
-    /// The certificate or its key is of no use.
+    /// The certificate or its key cannot be used.
     #[error(transparent)]
     Unusable(#[from] SignError),
 }
 
-/// A credential, and the signer that was made with it when it was first needed. The signer numbers all that is signed
+/// A credential, and its signer, which is made when it is first needed. The signer numbers everything that is signed
 /// with the certificate.
 pub(crate) struct Certified {
     credential: Arc<Credential>,
@@ -86,7 +86,7 @@ impl LocalAgent {
         }
     }
 
-    /// A number that no other agent of this process ever has, for quick look-ups.
+    /// The agent's number, for quick look-ups. No other agent of this process ever has the same number.
     #[inline]
     pub fn number(&self) -> u64 {
         self.number
@@ -115,7 +115,7 @@ impl LocalAgent {
         &self.gate
     }
 
-    /// The credential that proves the agent's identity; none at the levels that ask for no proof. An agent of another
+    /// The credential that proves the agent's identity; `None` at levels that ask for no proof. An agent of another
     /// platform has the credential of its gateway.
     pub fn credential(&self) -> Option<Arc<Credential>> {
         match &self.gateway {
@@ -128,7 +128,7 @@ impl LocalAgent {
     /// signer of its gateway.
     ///
     /// # Errors
-    /// [`NoSigner`] if the agent has no certificate, or one with which it cannot sign.
+    /// [`NoSigner`] if the agent has no certificate, or cannot sign with the one it has.
     pub fn signer(&self) -> Result<Arc<Signer>, NoSigner> {
         if let Some(gateway) = &self.gateway {
             return gateway.signer();
@@ -144,8 +144,8 @@ impl LocalAgent {
         Ok(signer.get_or_init(|| Arc::new(made)).clone())
     }
 
-    /// Signs one statement, given by its [hash](sealbus_proof::Statement::hash), now. Returns its evidence, as
-    /// [`Signer::sign_one`].
+    /// Signs one statement, given by its [hash](sealbus_proof::Statement::hash), at once. Returns its evidence, as
+    /// [`Signer::sign_one`] does.
     ///
     /// # Errors
     /// [`NoSigner`] if the agent cannot sign.

@@ -134,9 +134,9 @@ impl Bus {
         Ok((Outbox::new(self.clone(), agent), reader))
     }
 
-    /// Tells senders that `receiver` has ended without reading their messages: those of this process, and those elsewhere
-    /// whose messages came here with the agent. No process that knows which messages they sent to it carried these here,
-    /// so the agent itself answers them.
+    /// Tells senders that `receiver` has ended without reading their messages: the senders of this process, and the
+    /// senders elsewhere whose messages came here with the agent. The agent itself answers the latter, because no
+    /// process that knows which messages it sent carried them here.
     fn never_read(&self, receiver: &str, messages: &[ReceivedMessage]) {
         let gateway = format!("{GATEWAY}@{}", self.inner.config.platform);
         let reason = UndeliverableReason::ReceiverGone;
@@ -185,7 +185,7 @@ impl Bus {
     /// credential at once.
     ///
     /// # Errors
-    /// If the credential is for another agent.
+    /// [`AttachError`] if the credential is for another agent.
     pub fn set_credential(
         &self,
         name: &str,
@@ -207,8 +207,8 @@ impl Bus {
         self.take_off(name, true);
     }
 
-    /// Gives an agent a new mailbox with the messages of its former one, after a move that did not come about. Its
-    /// conversations and subscriptions go on.
+    /// Gives an agent a new mailbox with the messages of its former one, after a move that failed. Its conversations
+    /// and subscriptions go on.
     ///
     /// # Errors
     /// As [`attach`](Self::attach); then the messages go back to their senders.
@@ -224,7 +224,7 @@ impl Bus {
         self.attach_certified(name, certified, ends)
     }
 
-    /// Takes an agent out of this process, which leaves or is attached again.
+    /// Removes an agent from this process: it leaves, or is attached again.
     fn take_off(&self, name: &str, leaves: bool) {
         let Some(agent) = self.inner.agents.write().remove(name) else {
             return;

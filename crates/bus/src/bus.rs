@@ -214,7 +214,7 @@ impl Bus {
 
     /// The platform has learnt of another process, or of a new address of a known process.
     pub fn process_joined(&self, process: ProcessEndpoint) {
-        // The lock keeps the inlet's news in order.
+        // The lock keeps the news for the inlet in order.
         let mut processes = self.inner.processes.lock();
         if let Some(inlet) = self.inner.inlet.get()
             && processes.get(&process.identity) != Some(&process)
@@ -251,7 +251,8 @@ impl Bus {
         })
     }
 
-    /// For transports: the provenance of `message` if `proved` may speak for its sender; see [`Outbox::relay`](crate::Outbox::relay).
+    /// For transports: the provenance of `message`, if `proved` may speak for its sender; see
+    /// [`Outbox::relay`](crate::Outbox::relay).
     pub fn spoken_for(&self, proved: &str, message: &AclMessageRef<'_>) -> Option<Provenance> {
         foreign::spoken_for(proved, &self.inner.config.platform, message)
     }
@@ -325,9 +326,9 @@ impl Bus {
         self.inner.inlet.get()?.statement(frame)
     }
 
-    /// For transports: frames have come from other processes, oldest first. Their origin is proved as far as the
-    /// security level goes. `frames` is empty afterwards. Returns the refused frames, which are already noted and
-    /// logged; the transport must tell the sending process.
+    /// For transports: takes frames of other processes, oldest first, and leaves `frames` empty. Their origin is proved
+    /// as far as the security level goes. Returns the refused frames, which are already noted and logged; the transport
+    /// must tell the sending process.
     pub fn take_frames(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame> {
         let refused: Vec<RefusedFrame> = match self.inner.inlet.get() {
             Some(inlet) => inlet.take(frames),
@@ -366,7 +367,7 @@ impl Bus {
         refused
     }
 
-    /// For transports: frames that were accepted for `process` were not taken there. `frames` holds them, oldest first.
+    /// For transports: `process` did not take these frames, which were accepted for it. `frames` holds them, oldest first.
     pub fn frames_lost(
         &self,
         process: &Identity,
@@ -421,7 +422,7 @@ impl Bus {
         self.inner.lines.lock().admit(source.to_owned())
     }
 
-    /// Logs a message that was not delivered and whose sender is not here, as far as that sender's share of the log goes.
+    /// Logs an undelivered message whose sender is not here, unless that sender has used up its share of the log.
     fn note_untold(&self, sender: &str, receiver: &str, reason: &UndeliverableReason) {
         let Some(left_out) = self.admit_line(sender) else {
             return;

@@ -1,8 +1,8 @@
 //! Delegation: on whose behalf an agent asks.
 //!
-//! An agent that asks others while it serves a request names the agents on whose behalf it asks, in the parameter
-//! [`ON_BEHALF_OF`]: the one that asked first stands first, and the one that asked the sender stands last. The transport
-//! proves the sender. Each name before it is the word of the agents after it.
+//! An agent that asks others while it serves a request names, in the parameter [`ON_BEHALF_OF`], the agents on whose
+//! behalf it asks. The agent that asked first stands first, and the one that asked the sender stands last. The
+//! transport proves the sender. Each name before the sender is only claimed by the agents after it.
 
 use std::fmt;
 use std::future::Future;
@@ -22,19 +22,19 @@ pub const MOST_ASKERS: usize = 8;
 /// The longest name in a chain, in bytes.
 pub const LONGEST_ASKER: usize = 512;
 
-/// How often an agent may stand in a chain, its sender included. An agent may be asked back once.
+/// How often an agent may stand in a chain, including its sender. A chain may thus ask an agent back once.
 const MOST_TURNS: usize = 2;
 
-/// The agents on whose behalf something is asked, the one that asked first in front. Empty: the sender asks for itself.
+/// The agents on whose behalf something is asked, the first asker first. Empty if the sender asks for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delegation {
     askers: Vec<String>,
 }
 
-/// A chain that is not accepted.
+/// A chain that is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DelegationError {
-    /// It is no list of names.
+    /// It is not a list of names.
     #[error("{ON_BEHALF_OF} is not a list of agents' names with one space between two of them")]
     Malformed,
     /// It has too many agents.
@@ -47,7 +47,7 @@ pub enum DelegationError {
         /// Their names.
         chain: String,
     },
-    /// An agent comes again and again.
+    /// An agent occurs too often.
     #[error("it is asked in a circle, {chain}: {agent} would ask on its own behalf")]
     Circle {
         /// The agent that comes too often.
@@ -74,10 +74,10 @@ tokio::task_local! {
 }
 
 impl Delegation {
-    /// A chain of these agents, the one that asked first in front.
+    /// A chain of these agents, the first asker first.
     ///
     /// # Errors
-    /// [`DelegationError`], if there are too many, or a name is none.
+    /// [`DelegationError`] if there are too many agents, or a name is not legal.
     pub fn new(
         askers: impl IntoIterator<Item = impl Into<String>>,
     ) -> Result<Self, DelegationError> {
@@ -102,7 +102,7 @@ impl Delegation {
     /// The chain that a message carries; empty if it carries none.
     ///
     /// # Errors
-    /// [`DelegationError`].
+    /// [`DelegationError`] if the parameter is not a legal chain.
     pub fn of(message: &AclMessageRef<'_>) -> Result<Self, DelegationError> {
         let mut parameters = message.user_defined();
         let mut chains = parameters
@@ -119,10 +119,10 @@ impl Delegation {
         Self::new(text.split(' '))
     }
 
-    /// As [`of`](Self::of), for a message from this agent, which is checked to be none that comes in a circle.
+    /// As [`of`](Self::of), for a message from `sender`. Also checks that the message does not ask in a circle.
     ///
     /// # Errors
-    /// [`DelegationError`].
+    /// [`DelegationError`], also if the sender occurs too often.
     pub fn from_sender(message: &AclMessageRef<'_>, sender: &str) -> Result<Self, DelegationError> {
         let chain = Self::of(message)?;
         chain.check(sender)?;
@@ -142,7 +142,7 @@ impl Delegation {
             turns + usize::from(name == sender) > MOST_TURNS
         };
         let agent = match self.askers.last() {
-            // An agent asks nobody by itself.
+            // No agent asks on its own behalf.
             Some(last) if last == sender => Some(last),
             _ => self.askers.iter().find(|it| is_too_often(it)),
         };
@@ -155,8 +155,8 @@ impl Delegation {
         }
     }
 
-    /// The chain of the work for a message: those on whose behalf it asks, and its sender. Empty for a message that asks
-    /// nothing, such as an `inform`.
+    /// The chain for the work that a message asks for: the agents on whose behalf it asks, and then its sender. Empty
+    /// for a message that asks for nothing, such as an `inform`.
     pub fn by(message: &AclMessageRef<'_>) -> Self {
         match message.sender() {
             Some(sender) if asks(&message.performative()) => {
@@ -168,7 +168,7 @@ impl Delegation {
         }
     }
 
-    /// The agents' names, the one that asked first in front.
+    /// The agents' names, the first asker first.
     pub fn askers(&self) -> &[String] {
         &self.askers
     }
@@ -178,32 +178,32 @@ impl Delegation {
         self.askers.is_empty()
     }
 
-    /// The messages that agents send in this work are sent on behalf of these agents. With an empty chain, they are sent on
-    /// nobody's behalf. A task that the work spawns does not belong to it.
+    /// Runs `work`; the messages that agents send in it are on behalf of these agents. With an empty chain, they are on
+    /// nobody's behalf. A task that the work spawns does not inherit the chain.
     pub async fn carry<F: Future>(self, work: F) -> F::Output {
         CARRIED.scope(self, work).await
     }
 
-    /// As [`carry`](Self::carry), for a call.
+    /// As [`carry`](Self::carry), for a function.
     pub fn carry_in<T>(self, work: impl FnOnce() -> T) -> T {
         CARRIED.sync_scope(self, work)
     }
 
-    /// The message with the chain that its work carries.
+    /// The message with the chain of the work that sends it.
     pub fn carried(message: Arc<AclMessage>) -> Arc<AclMessage> {
         CARRIED
             .try_with(|chain| chain.put_into(message.clone()))
             .unwrap_or(message)
     }
 
-    /// The message on behalf of these agents. A message to the agent that asked last is not: it is an answer, or a question
-    /// back.
+    /// The message on behalf of these agents. A message to the last asker stays unchanged: it is an answer, or a
+    /// question back.
     pub fn put_into(&self, mut message: Arc<AclMessage>) -> Arc<AclMessage> {
         let Some(asker) = self.askers.last() else {
             return message;
         };
         let receivers = &message.receivers;
-        // A message to a channel names none.
+        // A message to a channel names no receiver.
         if !receivers.is_empty() && receivers.iter().all(|it| it.name == *asker) {
             return message;
         }
@@ -214,7 +214,7 @@ impl Delegation {
     }
 }
 
-/// Whether an act asks its receiver to do something. The others say something.
+/// Whether an act asks its receiver to do something. All other acts only state something.
 fn asks(act: &Performative) -> bool {
     !matches!(
         act,
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(chain(&second).unwrap(), ["boss@a"]);
         let third = passed_on(&second, "store@a", "van@a");
         assert_eq!(chain(&third).unwrap(), ["boss@a", "clerk@a"]);
-        // The one that asked is not told on whose behalf.
+        // The answer does not tell the asker on whose behalf it asked.
         assert_eq!(chain(&passed_on(&second, "store@a", "clerk@a")), Ok(vec![]));
         let said = AclMessage::new(Performative::Inform).with_sender(Aid::new("boss@a").unwrap());
         assert!(Delegation::by(&said.view()).is_empty());

@@ -63,15 +63,15 @@ pub enum UndeliverableReason {
     /// The message cannot be encoded.
     #[error("the message cannot be encoded: {0}")]
     Encoding(#[from] EncodeError),
-    /// The receiver belongs to another platform, and this platform speaks to no others.
+    /// The receiver belongs to another platform, and this platform has no gateway.
     #[error(
         "the receiver belongs to another platform, and this platform has no gateway: add [gateway.http] to the manifest"
     )]
     NoGateway,
-    /// The receiver's platform did not take it.
+    /// The receiver's platform did not accept the message.
     #[error("the receiver's platform did not accept the message: {0}")]
     Foreign(String),
-    /// There is no transport that leads there.
+    /// No transport leads to other processes.
     #[error("this process has no transport to other processes")]
     NoTransport,
 }
@@ -116,8 +116,8 @@ pub enum Rejected {
     Closed,
 }
 
-/// Why `send` did not accept a message. These errors are the agent's own doing. Faults on the way come as a `failure`
-/// message.
+/// Why `send` did not accept a message. These errors are faults of the agent itself. Faults on the way come back as a
+/// `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
     /// The message names no receiver.
@@ -212,7 +212,7 @@ pub enum SendError {
         /// The option.
         what: &'static str,
     },
-    /// The message asks for a security level that it cannot have.
+    /// The message asks for a security level at which it cannot go.
     #[error(
         "agent {sender} sent a message that cannot have the security level it asks for: {reason}"
     )]
@@ -222,7 +222,7 @@ pub enum SendError {
         /// The level, and why not.
         reason: String,
     },
-    /// The message is to be sealed, and nothing can be sealed to this receiver.
+    /// The message must be sealed, and nothing can be sealed to this receiver.
     #[error("agent {sender} cannot seal a message to {receiver}: {reason}")]
     NotSealed {
         /// The sending agent.
@@ -232,7 +232,7 @@ pub enum SendError {
         /// The reason and the remedy.
         reason: NotSealed,
     },
-    /// The message was not signed, and it or the platform is at level `signed`.
+    /// The message must be signed, because it or the platform is at level `signed`, and the agent cannot sign.
     #[error("agent {sender} cannot have a message kept, because it cannot sign it: {reason}")]
     NotSigned {
         /// The sending agent.
@@ -313,7 +313,7 @@ impl Unsent {
         self.left.start = self.left.end;
     }
 
-    /// The same for each receiver alone that is left.
+    /// Splits the message into one for each receiver that is left.
     pub fn split(self) -> impl Iterator<Item = Unsent> {
         let Unsent { message, left } = self;
         left.map(move |number| Unsent {

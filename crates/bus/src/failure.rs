@@ -1,5 +1,5 @@
-//! The notices a sender gets for a message that could not be delivered (FIPA00067, in the form of JADE's AMS), or that
-//! has arrived.
+//! The notices that a sender gets: that a message could not be delivered (FIPA00067, in the form of JADE's AMS), or
+//! that it has arrived.
 
 use sealbus_fipa::sl::{ActionExpression, Content, Parameter, Term, Wff};
 use sealbus_fipa::{AclMessage, AclMessageRef, Aid, Performative};
@@ -59,11 +59,11 @@ pub fn receipt_notice(
     delivered(ams, message, receiver, vec![Term::text(by.to_owned())])
 }
 
-/// The `inform` from `receiver` itself, which has taken a signed message. Once the receiver has signed it, it proves to
+/// The `inform` from `receiver` itself, which has taken a signed message. The receiver signs it, and so proves to
 /// others that the message arrived.
 ///
-/// The content is that of [`receipt_notice`]. After `agent` it names the message as evidence does: by the serial number of
-/// its author's certificate, and its number under that certificate.
+/// The content is that of [`receipt_notice`]. After `agent` it names the message as evidence does: by the serial number
+/// of its author's certificate, and its number under that certificate.
 pub fn receiver_receipt(
     receiver: &Aid,
     message: &AclMessageRef<'_>,

@@ -21,9 +21,8 @@ use crate::origin::ForeignOrigin;
 /// The local name of the agent that speaks with other platforms. No other agent can have this name.
 pub const GATEWAY: &str = "gateway";
 
-/// Whether an agent of that name belongs to another platform than `platform`. Platform names are compared here without
-/// regard to letter case, so that no outsider can pass for a local agent by another spelling. A name without `@`
-/// belongs to no platform.
+/// Whether an agent of that name belongs to another platform than `platform`. The comparison ignores letter case, so
+/// that no outsider can pass for a local agent by another spelling. A name without `@` belongs to no platform.
 pub fn is_foreign(name: &str, platform: &PlatformName) -> bool {
     name.rsplit_once('@')
         .is_some_and(|(_, home)| !home.eq_ignore_ascii_case(platform.as_str()))
@@ -83,7 +82,7 @@ impl StandIns {
         }
     }
 
-    /// The stand-in for `name`. Makes one if there is none. `None` if there are too many.
+    /// The stand-in for `name`; made if there is none. `None` if there are too many.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<LocalAgent>> {
         if let Some(agent) = self.agents.read().get(name) {
             return Some(agent.clone());

@@ -9,8 +9,8 @@ use crate::mailbox::MailboxLimits;
 
 impl Bus {
     /// Lets `gateway`, an attached agent, speak for the agents of other platforms from now on. Each foreign agent that
-    /// is written to gets a mailbox with these limits, and `reader` is given that mailbox. There are at most `most`
-    /// such mailboxes at a time.
+    /// receives a message gets a mailbox with these limits, and `reader` is given that mailbox. At most `most` such
+    /// mailboxes exist at a time.
     ///
     /// Returns false if no agent of that name is attached here.
     pub fn open_gateway(
@@ -41,7 +41,7 @@ impl Bus {
         }
     }
 
-    /// The gateway has moved: messages to other platforms look for it again.
+    /// The gateway has moved. The routes to other platforms are looked up again.
     pub fn gateway_changed(&self) {
         let platform = &self.inner.config.platform;
         let routes = self.inner.routes.read();

@@ -36,7 +36,7 @@ pub enum FrameSender<'a> {
 pub struct OutgoingFrame<'a> {
     /// The writer.
     pub sender: FrameSender<'a>,
-    /// The beginning of the frame, some hundred bytes, which may differ from process to process.
+    /// The beginning of the frame: some hundred bytes, which may differ from process to process.
     pub head: &'a [u8],
     /// The body: most of a long frame, and the same for all processes. A transport keeps the body without copying it.
     pub body: &'a Bytes,
@@ -64,8 +64,8 @@ impl OutgoingFrame<'_> {
 /// The way to the bus of another process. Calls do not wait.
 ///
 /// The other process [takes](FrameInlet::take) the accepted frames of all writers once and in the order of acceptance,
-/// or the frames come back through [`FrameInlet::lost`]. The way has room of its own: an inlet that gives no credit
-/// holds up no agent's messages.
+/// or the frames come back through [`FrameInlet::lost`]. Frames have room of their own: an inlet that gives no credit
+/// does not hold up messages between agents.
 pub trait ProcessDestination: Send + Sync {
     /// Accepts the frame for delivery in order, or says why not.
     ///
@@ -101,12 +101,12 @@ pub struct FrameWriter {
 /// A frame that has arrived.
 #[derive(Debug)]
 pub struct ArrivedFrame {
-    /// Its writer, whose facts are read as if they were fields of the frame.
+    /// The facts about its writer. They can be read as if they were fields of the frame.
     pub writer: Arc<FrameWriter>,
     /// The frame.
     pub payload: Bytes,
-    /// The room that the frame takes. The sending process has this room again when the credit is dropped. Of frames that
-    /// come together, the last may have the room of all.
+    /// The room that the frame takes. When the credit is dropped, the sending process has this room again. If several
+    /// frames come together, the last one may hold the room of all.
     pub credit: FrameCredit,
 }
 
@@ -119,10 +119,12 @@ impl Deref for ArrivedFrame {
 }
 
 impl ArrivedFrame {
-    /// Checks that the writer of the frame also wrote the ACL message in it, and that it rightly says on whose behalf.
+    /// Checks that the writer of the frame also wrote the ACL message in it, and that the message rightly says on whose
+    /// behalf it asks.
     ///
     /// # Errors
-    /// [`ExplainedRefusal`], with `forged-sender` if another wrote it: only agents write messages, each under its own name.
+    /// [`ExplainedRefusal`], with `forged-sender` if another agent wrote it: only agents write messages, each under its
+    /// own name.
     pub fn check_message(&self, message: &AclMessageRef<'_>) -> Result<(), ExplainedRefusal> {
         match &self.origin {
             FrameOrigin::Agent(name) => {
@@ -138,7 +140,7 @@ impl ArrivedFrame {
     }
 }
 
-/// Checks that the `:sender` of a message is the name that its sender proved, or at levels without proofs claims.
+/// Checks that the `:sender` of a message is the name that its sender proved or, at levels without proofs, claims.
 ///
 /// # Errors
 /// [`ExplainedRefusal`] with `forged-sender`.
@@ -154,7 +156,7 @@ pub fn check_sender(proved: &str, message: &AclMessageRef<'_>) -> Result<(), Exp
     })
 }
 
-/// A frame that arrived and is not taken.
+/// A frame that arrived and was refused.
 #[derive(Debug)]
 pub struct RefusedFrame {
     /// The index of the frame among the frames that came together, from 0.
@@ -165,7 +167,7 @@ pub struct RefusedFrame {
     pub refused: ExplainedRefusal,
 }
 
-/// A frame that was accepted for another process and not taken there.
+/// A frame that was accepted for another process, which did not take it.
 #[derive(Clone, Debug)]
 pub struct LostFrame {
     /// The agent that wrote the frame; `None`: the process itself.
@@ -179,8 +181,8 @@ pub struct LostFrame {
 /// Takes the frames that other processes send to the bus of this one. Calls come from the tasks of transports and
 /// must not wait.
 pub trait FrameInlet: Any + Send + Sync {
-    /// Takes frames that have arrived, oldest first; `frames` is empty afterwards. The transport has proved their
-    /// `origin`. Their contents are not checked yet.
+    /// Takes frames that have arrived, oldest first, and leaves `frames` empty. The transport has proved their
+    /// `origin`, but their contents are not checked yet.
     ///
     /// Returns the refused frames. The transport tells the sending process, whose inlet finds them [lost](Self::lost).
     /// [`Bus::take_frames`](crate::Bus::take_frames) counts and logs them.
@@ -206,12 +208,12 @@ pub trait FrameInlet: Any + Send + Sync {
     /// An agent of this process was [detached](crate::Bus::detach).
     fn agent_left(&self, _name: &str) {}
 
-    /// Frames that were accepted for `process` were not taken there, oldest first.
+    /// `process` did not take these frames, which were accepted for it. They are in order, oldest first.
     fn lost(&self, process: &Identity, frames: Vec<LostFrame>, reason: &UndeliverableReason);
 }
 
-/// The credit of one other process with the inlet of this process: the receiving side of a [`ProcessDestination`]'s
-/// credit.
+/// The credit of one other process with the inlet of this process. It is the receiving side of the credit of a
+/// [`ProcessDestination`].
 pub struct FrameWindow {
     listener: Arc<dyn WindowListener>,
     size: u64,
@@ -219,7 +221,7 @@ pub struct FrameWindow {
 }
 
 impl FrameWindow {
-    /// A window of `size` bytes. `listener` hears (with tag 0) of the limit as the limit rises.
+    /// A window of `size` bytes. `listener` is told (with tag 0) when the limit rises.
     pub fn new(size: u64, listener: Arc<dyn WindowListener>) -> Arc<Self> {
         Arc::new(Self {
             listener,
@@ -264,7 +266,7 @@ impl FrameCredit {
         }
     }
 
-    /// The credit of the frames before, and of one more frame of that length behind them.
+    /// The credit of the earlier frames and of one more frame of that length.
     #[must_use]
     pub fn and(mut self, payload_length: usize) -> Self {
         self.cost += (payload_length + MESSAGE_OVERHEAD) as u64;

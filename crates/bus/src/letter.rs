@@ -22,9 +22,9 @@ pub struct Delivery {
     /// The moment before which the message is not delivered.
     pub valid_from: Option<Moment>,
     /// The sender wants an `inform` from the AMS once the message is [in the receiver's
-    /// process](Acknowledgement::ReceiverProcess) or [taken by the receiver](Acknowledgement::ReceiverAgent). If the message is
-    /// signed, the receiver itself signs that it has taken it. The
-    /// message is [on disk](Acknowledgement::OnDisk) when sending returns, so no receipt is sent for that.
+    /// process](Acknowledgement::ReceiverProcess) or [taken by the receiver](Acknowledgement::ReceiverAgent). If the
+    /// message is signed, the receiver itself signs that it has taken it. No receipt is sent for [on
+    /// disk](Acknowledgement::OnDisk), because the message is on disk when sending returns.
     pub receipt: Option<Acknowledgement>,
     /// The least security level at which the message goes to other processes; `None`: the platform's. At `signed` the
     /// receiver gets the sender's [proof](crate::Provenance::Signed) with it.
@@ -68,7 +68,7 @@ impl Delivery {
         self
     }
 
-    /// An option that a message that is not kept cannot have, if one is set.
+    /// The first option that only a kept message can have, if one is set.
     pub(crate) fn needs_persistence(&self) -> Option<&'static str> {
         match self {
             Self {
@@ -116,7 +116,7 @@ pub trait Post: Send + Sync {
     fn keep(&self, letter: Letter) -> BoxFuture<'_, Result<(), NotKept>>;
 }
 
-/// The outcome for a kept message, in its receiver's process.
+/// The outcome of a kept message in its receiver's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptOutcome {
     /// The receiver has taken the message out of its mailbox.
@@ -125,9 +125,9 @@ pub enum KeptOutcome {
     Expired,
 }
 
-/// A listener that hears the outcomes of kept messages.
+/// A listener for the outcomes of kept messages.
 pub trait KeptListener: Send + Sync {
-    /// The message with this number is no longer in the mailbox.
+    /// The message with this number has left the mailbox.
     fn settled(&self, number: u64, outcome: KeptOutcome);
 }
 
@@ -135,10 +135,10 @@ pub trait KeptListener: Send + Sync {
 #[derive(Clone)]
 pub struct Kept {
     /// The message's number in the receiver's mailbox on its node: greater than the number of every message kept there
-    /// before. A receiver that notes the numbers of the messages it has handled recognises a message that it gets for
-    /// the second time.
+    /// before. A receiver that notes the numbers of the messages it has handled can recognise a message that it gets
+    /// twice.
     pub number: u64,
-    /// Whether a process of the receiver may have taken the message before and ended before its node knew.
+    /// Whether a process of the receiver may have taken the message earlier, and ended before its node knew.
     pub again: bool,
     /// The moment after which the message is no longer delivered.
     pub expiry: Option<Moment>,

@@ -4,14 +4,14 @@ use sealbus_fipa::{AclMessage, AclMessageRef, Expression};
 use sealbus_seal::{SecurityLevel, UnknownSecurityLevel};
 use thiserror::Error;
 
-/// The parameter in which a message states the least security level at which it goes to other processes. The statement
-/// is a part of the message: its author's proof covers it, and it goes along wherever the message waits.
+/// The parameter in which a message states the least security level at which it goes to other processes. It is a part
+/// of the message: the author's proof covers it, and it stays with the message wherever that waits.
 pub const LEVEL_PARAMETER: &str = "X-Sealbus-Level";
 
 /// The act of a sealed message.
 pub(crate) const SEALED: &str = "sealed";
 
-/// Somebody asked for a weaker security level than holds.
+/// Somebody asked for a weaker security level than the one in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "level={wanted} would be weaker than level={least}, which holds here: leave it out, or ask for more"
@@ -24,10 +24,10 @@ pub struct Downgrade {
 }
 
 impl Downgrade {
-    /// Checks that somebody who asks for a level does not ask for less than holds.
+    /// Checks that nobody asks for a weaker level than the one in force.
     ///
     /// # Errors
-    /// [`Downgrade`].
+    /// [`Downgrade`] if `wanted` is weaker than `least`.
     pub fn check(wanted: Option<SecurityLevel>, least: Option<SecurityLevel>) -> Result<(), Self> {
         match (wanted, least) {
             (Some(wanted), Some(least)) if wanted < least => Err(Self { wanted, least }),
@@ -39,7 +39,7 @@ impl Downgrade {
 /// The security level that a message asks for; `None`: the platform's. A sealed message says so by its act.
 ///
 /// # Errors
-/// If it names a level that does not exist.
+/// If the message names a level that does not exist.
 pub fn level_of(
     message: &AclMessageRef<'_>,
 ) -> Result<Option<SecurityLevel>, UnknownSecurityLevel> {
@@ -59,7 +59,7 @@ pub fn asks_for_proof(message: &AclMessageRef<'_>) -> bool {
     matches!(level_of(message), Ok(Some(level)) if level >= SecurityLevel::Signed)
 }
 
-/// Has a message ask for this level.
+/// Makes a message ask for this level.
 pub fn set_level(message: &mut AclMessage, level: SecurityLevel) {
     let parameters = &mut message.user_defined;
     parameters.retain(|(name, _)| !name.eq_ignore_ascii_case(LEVEL_PARAMETER));

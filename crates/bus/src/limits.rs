@@ -1,16 +1,16 @@
-//! The limits of messages: those of receivers, to which senders keep, and those for messages that this process encoded.
+//! The limits of messages: those of receivers, which senders observe, and those for messages that this process encoded.
 
 use sealbus_fipa::bitefficient::{decode_ref, encode};
 use sealbus_fipa::{AclMessage, Aid, DecodeProblem, Expression, Limits};
 
-/// The limits for a message of any length. Its carrier has bounded the length.
+/// The limits for a message of any length, for callers whose carrier has limited the length.
 pub const ANY_LENGTH: Limits = Limits {
     message_length: usize::MAX,
     ..Limits::DEFAULT
 };
 
-/// The limits for a message that this process encoded itself: everything fits that the encoder writes. It bounds the
-/// nesting, as the decoder does, whatever the limits say.
+/// The limits for a message that this process encoded itself: they admit everything that the encoder writes. The
+/// encoder limits the nesting as the decoder does, whatever the limits say.
 pub const OWN_ENCODING: Limits = Limits {
     message_length: usize::MAX,
     depth: usize::MAX,
@@ -18,17 +18,17 @@ pub const OWN_ENCODING: Limits = Limits {
     agents: usize::MAX,
 };
 
-/// The parts of a message that are more than its receivers take.
+/// The kind of part of which a message has more than its receivers take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Excess {
-    /// Their name.
+    /// Its name.
     pub(crate) what: &'static str,
-    /// How many it may have.
+    /// How many a message may have.
     pub(crate) most: usize,
 }
 
-/// Whether a message has no lists of values, and names of agents alone. Then it is within the limits if its lists of agents
-/// are.
+/// Whether a message has no lists of values, and only names in its agents. It is then within the limits if its lists of
+/// agents are.
 #[inline]
 pub(crate) fn is_plain(message: &AclMessage) -> bool {
     let is_bare = |aid: &Aid| {
@@ -47,7 +47,7 @@ pub(crate) fn is_plain(message: &AclMessage) -> bool {
         && is_flat(&message.in_reply_to)
 }
 
-/// Why the receivers of a message would refuse it, if they would.
+/// Why the receivers of a message would refuse it; `None` if they would not.
 #[cold]
 pub(crate) fn excess(message: &AclMessage) -> Option<Excess> {
     let mut count = Count::default();
@@ -57,7 +57,7 @@ pub(crate) fn excess(message: &AclMessage) -> Option<Excess> {
     if count.values <= ANY_LENGTH.values {
         return None;
     }
-    // Brackets take no place of their own beside some values. Only the encoding shows how many values there are.
+    // Brackets beside some values take no place of their own, so only the encoding shows how many values there are.
     let mut encoded = Vec::new();
     encode(message, &mut encoded).ok()?;
     match decode_ref(&encoded, &ANY_LENGTH).err()?.problem {
@@ -66,7 +66,7 @@ pub(crate) fn excess(message: &AclMessage) -> Option<Excess> {
     }
 }
 
-/// Counts the values of a message: at least as many as its receivers count.
+/// Counts the values of a message. The count is never lower than that of its receivers.
 #[derive(Default)]
 struct Count {
     values: usize,
@@ -94,7 +94,7 @@ impl Count {
         Ok(())
     }
 
-    /// `depth`: the levels that there may be.
+    /// `depth`: the levels of nesting that are still allowed.
     fn agent(&mut self, agent: &Aid, depth: usize) -> Result<(), Excess> {
         let depth = deeper("levels of resolvers", depth)?;
         if agent.resolvers.len() > ANY_LENGTH.agents {
@@ -133,7 +133,7 @@ impl Count {
     }
 }
 
-/// The levels that there may be one level deeper.
+/// The levels of nesting that are allowed one level deeper.
 fn deeper(what: &'static str, depth: usize) -> Result<usize, Excess> {
     let most = ANY_LENGTH.depth;
     depth.checked_sub(1).ok_or(Excess { what, most })
@@ -165,7 +165,7 @@ mod tests {
         })
     }
 
-    /// Whether the message is within the limits, as senders see it and as receivers do.
+    /// Whether the message is within the limits. Senders and receivers must agree.
     fn is_taken(message: &AclMessage) -> bool {
         let mut encoded = Vec::new();
         encode(message, &mut encoded).unwrap();
@@ -211,7 +211,7 @@ mod tests {
         let words = |count: usize| vec![Expression::from("x"); count];
         assert!(is_taken(&list(words(65_000))));
         assert!(!is_taken(&list(words(65_536))));
-        // Lists in a list: their beginnings take no place of their own.
+        // The beginnings of lists in a list take no place of their own.
         assert!(is_taken(&list(vec![nested(1); 30_000])));
         assert!(!is_taken(&list(vec![nested(1); 40_000])));
         let with = |addresses: usize, resolvers: usize| {

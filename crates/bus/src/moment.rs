@@ -8,9 +8,9 @@ use sealbus_fipa::DateTime;
 
 /// A point of time: milliseconds since 1 January 1970 UTC, by the clock of its author.
 ///
-/// Processes compare moments of each other's clocks. The validity of a message is thus only as exact as the agreement
+/// Processes compare moments of each other's clocks, so the validity of a message is only as exact as the agreement
 /// between the clocks of sender and receiver.
-// One more than the milliseconds, so that a moment that may be missing takes no more room.
+// Holds one more than the milliseconds, so that an `Option<Moment>` takes no more room.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(NonZeroU64);
 
@@ -54,7 +54,7 @@ impl Moment {
     }
 }
 
-/// Whole milliseconds of a time, as others are told of it.
+/// A length of time in whole milliseconds, as others are told it.
 pub fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -89,7 +89,7 @@ impl From<Moment> for SystemTime {
 impl fmt::Display for Moment {
     /// Writes the moment as a FIPA date-time: `20260304T050607089Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Never fails: the cap is the last moment that has a date-time.
+        // This never fails: the cap is the last moment that has a date-time.
         match i64::try_from(self.unix_ms()).map(DateTime::from_unix_ms) {
             Ok(Ok(date_time)) => date_time.fmt(f),
             _ => write!(f, "{} ms after 1970", self.unix_ms()),

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The address that stands for all those of one stranger, for counters and shares: an IPv4 address itself, also in the form of an
-/// IPv6 address, and the first address of the /64 of an IPv6 address. A stranger chooses freely among the addresses of its /64.
+/// The address that stands for all addresses of one stranger, for counters and shares. It is an IPv4 address itself, also if
+/// it is written as an IPv6 address; and the first address of the /64 of an IPv6 address, in which a stranger chooses freely.
 pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

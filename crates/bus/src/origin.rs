@@ -1,4 +1,4 @@
-//! The knowledge of this platform about the sender of a message from outside.
+//! The origin of a message from outside: this platform's knowledge about the sender.
 
 use sealbus_fipa::{AclMessageRef, Expression};
 
@@ -35,7 +35,7 @@ impl ForeignOrigin {
         ])
     }
 
-    /// The gateway's note in a message that it relayed. Trust the note only in a message that is known to be relayed.
+    /// Reads the gateway's note in a message that it relayed. Trust the note only in a message that is known to be relayed.
     pub fn read(message: &AclMessageRef<'_>) -> Self {
         let told = message
             .user_defined()
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::{Provenance, ReceivedMessage};
 
-    /// The gateway's process and the receiver's are seldom the same.
+    /// The processes of the gateway and of the receiver are seldom the same.
     #[test]
     fn what_is_known_of_a_sender_travels_over_the_mesh() {
         for may_register in [false, true] {
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// The provenance says the same to the agent. A parameter of that name from an agent of this platform says nothing.
+    /// The provenance tells the agent the same. The parameter has no effect in a message from an agent of this platform.
     #[test]
     fn the_note_is_not_among_the_parameters_that_the_receiver_reads() {
         let known = ForeignOrigin::default();

@@ -1,4 +1,4 @@
-//! Permissions between agents. One place decides for every way that a message can go.
+//! Permissions between agents. All ways of a message ask this one place.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::refusal::{ExplainedRefusal, RefusalReason};
 /// The rules that a bus obeys. Without rules, every agent may write to every other.
 #[derive(Default)]
 pub(crate) struct MessageRules {
-    /// A counter that grows with each change of the rules. An older number marks an outdated decision.
+    /// The number of changes of the rules so far. A decision with a lower number is outdated.
     version: AtomicU64,
     rules: RwLock<Option<Arc<Permissions>>>,
 }
 
-/// A remembered decision for one sender and one receiver. [`Bus::permits`](crate::Bus::permits) looks the decision up again only when the
-/// rules have changed.
+/// A remembered decision for one sender and one receiver. [`Bus::permits`](crate::Bus::permits) looks the decision up
+/// again only if the rules have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permit {
-    /// One more than the version of the rules that permitted the message; 0 while no rules did.
+    /// One more than the version of the rules that permitted the message; 0 if no rules have permitted it yet.
     granted_by: u64,
 }
 

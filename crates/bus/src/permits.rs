@@ -9,8 +9,8 @@ use crate::permission::Permit;
 use crate::refusal::ExplainedRefusal;
 
 impl Bus {
-    /// Checks that `sender` may write to `receiver`, both by AID name. The check runs when an agent sends. It runs
-    /// again on arrival: in a mailbox of this process, in a transport, and in the keeper of messages for the absent.
+    /// Checks that `sender` may write to `receiver`, both by AID name. The check runs when an agent sends, and again on
+    /// arrival: in a mailbox of this process, in a transport, and in the keeper of messages for the absent.
     ///
     /// # Errors
     /// [`ExplainedRefusal`] with `not-permitted`. The caller, which knows the proved identity, must [note](Bus::refused) it.

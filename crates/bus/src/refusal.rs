@@ -1,4 +1,4 @@
-//! Refused or dropped attempts, their sources, and their counts.
+//! Refused or dropped attempts: their sources, reasons and counts.
 
 mod shares;
 
@@ -21,9 +21,9 @@ pub use shares::{Allowance, Budget, LogShares};
 /// Why something was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalReason {
-    /// A message whose `:sender` is not the name that was proved.
+    /// A message whose `:sender` is not the proved name.
     ForgedSender,
-    /// A peer or an agent without a certificate, or with a proof that does not hold.
+    /// A peer or an agent without a certificate, or with an invalid proof.
     NotProved,
     /// A certificate of an authority that is not trusted here.
     UnknownIssuer,
@@ -43,7 +43,7 @@ pub enum RefusalReason {
     Malformed,
     /// More connections, agents or bytes than one peer may use.
     OverLimit,
-    /// A message in the clear that says it is sealed, or must be.
+    /// A message in the clear that says it is sealed, or must be sealed.
     NotSealed,
     /// A sealed message that does not open: it was changed, or is sealed to a key that its receiver does not have.
     NotOpened,
@@ -142,7 +142,7 @@ impl fmt::Display for RefusalReason {
     }
 }
 
-/// Why something that arrived is not taken.
+/// Why something that arrived was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedRefusal {
     /// Why, for machines.
@@ -184,8 +184,8 @@ struct Inner {
     shares: LogShares,
 }
 
-/// The source that a refusal counts against: the proved identity, or else the [network](network_of) of the address,
-/// without the port, which costs nothing to change. A merely claimed name does not count beside one of them.
+/// The source that a refusal counts against: the proved identity, or else the [network](network_of) of the address. The
+/// port is left out, because it costs nothing to change. A claimed name counts only if there is neither.
 fn source(refusal: &Refusal) -> String {
     let Refusal {
         proved, tried_by, ..
@@ -194,7 +194,7 @@ fn source(refusal: &Refusal) -> String {
         return proved.clone();
     }
     let socket = tried_by.parse().map(|it: SocketAddr| it.ip());
-    // A gateway writes NAME at IP.
+    // A gateway writes `NAME at IP`.
     let at = tried_by.rsplit_once(" at ").map(|(_, at)| at);
     let address = socket.ok().or_else(|| at?.parse::<IpAddr>().ok());
     address.map_or_else(|| tried_by.clone(), |it| network_of(it).to_string())
@@ -291,7 +291,7 @@ mod tests {
         let names = ["alice@factory", "bob@factory", "carol@factory"];
         let tries = (0..10_000).map(|it| refusal(names[it % 3], Some("mallory@factory")));
         assert_eq!(lines(&log, tries, 0), (5, 0));
-        // Other sources are heard despite the noisy one, and the count of refusals left out is reported.
+        // Other sources still get their lines, and a line reports how many refusals were left out.
         let other = std::iter::once(refusal("x", Some("dave@factory")));
         assert_eq!(lines(&log, other, 0), (1, 9_995));
     }

@@ -16,7 +16,7 @@ pub struct ProcessEndpoint {
     pub address: SocketAddr,
 }
 
-/// The place of an agent, as far as the platform knows.
+/// The place of an agent, as far as the platform knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// In another process.
@@ -39,17 +39,17 @@ pub struct ResolveError {
     pub reason: String,
 }
 
-/// A boxed future, for the calls that are never on a message's path.
+/// A boxed future, for calls that are not on the path of a message.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Says where agents are. The bus asks once for each agent that is spoken to, and again when the agent is no longer
-/// there.
+/// Tells where agents are. The bus asks once for each agent that receives messages, and again when the agent is no
+/// longer there.
 ///
 /// The bus knows the agents of its own process and never asks for them. Changes are pushed:
 /// [`Bus::location_changed`](crate::Bus::location_changed).
 pub trait Resolver: Send + Sync {
     /// Looks up `agent` (a whole name, such as `seller-1@factory`).
     ///
-    /// An error is taken as temporary: the bus keeps the messages and asks again until its hold time is over.
+    /// The bus takes an error as temporary: it keeps the messages and asks again until its hold time is over.
     fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<Location, ResolveError>>;
 }

@@ -1,11 +1,12 @@
-//! Level `sealed`: messages that only their receiver reads. A sealed message is an ACL message as well, the *outer* one. Its
-//! parameters lead it to its receiver, and its content holds the rest of the sealed message.
+//! Level `sealed`: messages that only their receiver can read. A sealed message is an ACL message itself, the *outer*
+//! one. Its parameters lead it to its receiver, and its content holds the rest of the *inner* message.
 //!
-//! The act is `sealed`. Sender, receivers, `:conversation-id` and `:reply-with` are those of the message inside, which does
-//! not repeat them; nothing else of it shows. The author signs the outer message, as at level `signed`. It contains a
-//! commitment to the inner one, so that the receiver can later show what the author wrote ([`Opened::salt`]), and no more.
+//! The act is `sealed`. Sender, receivers, `:conversation-id` and `:reply-with` are those of the inner message, which does
+//! not repeat them; nothing else of it is visible. The author signs the outer message, as at level `signed`. It contains a
+//! commitment to the inner message, so that the receiver can later show what the author wrote, and no more
+//! ([`Opened::salt`]).
 //!
-//! A sender and a receiver share a secret for a *row* of messages. A message brings the secret, or names the row
+//! A sender and a receiver share a secret for a *row* of messages. A message contains the secret, or only names the row
 //! ([`SealedMessage`]).
 
 mod form;
@@ -50,7 +51,7 @@ impl From<EncodeError> for NotSealed {
 /// Why a message was not opened.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotOpened {
-    /// It names a row that is not known here, or no longer. With the row's secret it may open.
+    /// It names a row that is not known here, or no longer. It may open with the row's secret.
     #[error(
         "the sealed message does not open: it names a secret that its receiver's process does not know, or has forgotten"
     )]
@@ -75,7 +76,7 @@ impl From<String> for NotOpened {
     }
 }
 
-/// For those to whom nothing is sent with the row's secret.
+/// For callers that cannot have the message sent again with the row's secret.
 impl From<NotOpened> for ExplainedRefusal {
     fn from(error: NotOpened) -> Self {
         match error {
@@ -88,20 +89,20 @@ impl From<NotOpened> for ExplainedRefusal {
     }
 }
 
-/// The service of a process that seals messages of its agents, and opens those for its agents.
+/// The service of a process that seals its agents' messages, and opens the messages to them.
 pub trait Sealer: Send + Sync {
-    /// Whether messages that do not ask for a level are sealed, too: level `sealed` holds on the platform.
+    /// Whether messages that ask for no level are sealed, too, because the platform's level is `sealed`.
     fn is_for_all(&self) -> bool;
 
-    /// Whether this is an agent of the platform itself. It reads what is written to it, and others read what it writes,
-    /// also where all others seal their messages.
+    /// Whether this is an agent of the platform itself. Messages from and to such agents stay readable even where all
+    /// others are sealed.
     fn is_of_platform(&self, agent: &str) -> bool;
 
-    /// Seals a message to one of its receivers. Looks the receiver's key up if it is not known. `kept`: the message waits
-    /// for its receiver, and is not delivered before that moment, if there is one.
+    /// Seals a message to one of its receivers. Looks up the receiver's key if it is not known. `kept`: the message
+    /// waits for its receiver, and is not delivered before that moment, if there is one.
     ///
     /// # Errors
-    /// [`NotSealed`] names the receiver, and says why nothing can be sealed to it.
+    /// [`NotSealed`] with the receiver and the reason.
     fn seal<'a>(
         &'a self,
         message: &'a AclMessage,
@@ -109,7 +110,7 @@ pub trait Sealer: Send + Sync {
         kept: Option<Option<Moment>>,
     ) -> BoxFuture<'a, Result<SealedMessage, NotSealed>>;
 
-    /// The same for a message that is delivered at once, without waiting. `None`: the receiver's key must be looked up.
+    /// As [`seal`](Self::seal), without waiting, for delivery at once. `None`: the receiver's key must be looked up.
     ///
     /// # Errors
     /// As [`seal`](Self::seal).
@@ -119,36 +120,36 @@ pub trait Sealer: Send + Sync {
         receiver: &str,
     ) -> Result<Option<SealedMessage>, NotSealed>;
 
-    /// A message of an agent of this process that came back, as it can go another way ([`SentRows::whole`]).
+    /// Prepares a message of an agent of this process that came back, so that it can go another way ([`SentRows::whole`]).
     ///
     /// # Errors
-    /// [`NotSealed`], if it cannot.
+    /// [`NotSealed`] if the message cannot go another way.
     fn came_back(&self, payload: Bytes) -> Result<Bytes, NotSealed>;
 
     /// Opens a sealed message for an agent of this process ([`OpenedRows::open`]).
     ///
     /// # Errors
-    /// Why it does not open.
+    /// [`NotOpened`] if the message does not open.
     fn open(&self, outer: &AclMessageRef<'_>, receiver: &str) -> Result<Opened, NotOpened>;
 }
 
-/// A message that was sealed.
+/// A message that was opened.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// The message inside.
+    /// The inner message.
     pub message: EncodedMessage<Bytes>,
-    /// With this salt, the author committed to the message in the outer one.
+    /// The salt with which the author committed to the message in the outer one.
     pub salt: Salt,
-    /// The row of a message that does not bring its secret.
+    /// The row of a message that does not contain its secret.
     pub row: Option<Arc<OpenedRow>>,
 }
 
-/// Whether a message says that it is, or is to be, sealed.
+/// Whether a message is sealed, or asks to be.
 pub(crate) fn asks_for_sealing(message: &AclMessageRef<'_>) -> bool {
     matches!(level_of(message), Ok(Some(SecurityLevel::Sealed)))
 }
 
-/// Whether this message is the outer one of a sealed message.
+/// Whether this is the outer message of a sealed one.
 pub fn is_sealed(message: &AclMessageRef<'_>) -> bool {
     message.is_act(SEALED)
 }

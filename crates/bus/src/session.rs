@@ -3,13 +3,13 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A session of a carrier with one other process: all messages that it takes in the session arrive in that process, in the
-/// order in which they were taken, or come back.
+/// A session of a carrier with one other process. All messages that the carrier takes in the session either arrive in
+/// that process, in the order in which they were taken, or come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionNumber(NonZeroU64);
 
 impl SessionNumber {
-    /// The number of a new session. No other one in this program has it.
+    /// The number of a new session, unique in this program.
     pub fn next() -> Self {
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
         let number = SESSIONS.fetch_add(1, Ordering::Relaxed);

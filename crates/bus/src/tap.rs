@@ -20,7 +20,7 @@ pub struct Arrival<'a> {
     pub channel: Option<&'a str>,
 }
 
-/// Sees arrivals. It is called under the locks of mailboxes and subscriptions, so it must be quick and use no bus.
+/// Sees arrivals. Calls come under the locks of mailboxes and subscriptions, so they must be quick and not use the bus.
 pub trait Watcher: Send + Sync {
     /// A message has arrived.
     fn arrived(&self, arrival: &Arrival<'_>);
@@ -49,7 +49,7 @@ impl Tap {
         self.is_open.store(true, Ordering::Relaxed);
     }
 
-    /// Lets this watcher see nothing any more.
+    /// Stops showing messages to this watcher.
     pub fn close(&self, watcher: &Arc<dyn Watcher>) {
         let mut watchers = self.watchers.write();
         watchers.retain(|known| !is_same(known, watcher));

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 /// the refused party.
 pub const LONGEST_EXPLANATION: usize = 1000;
 
-/// Whether a character may control a terminal, change the order of the text around it, or stand in it unseen. Two
-/// joiners without a width are let through, because some scripts are not written without them.
+/// Whether a character may control a terminal, change the order of the text around it, or be invisible in it. Two
+/// joiners without width are allowed, because some scripts need them.
 fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -45,7 +45,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     printable_but(text, |_| false)
 }
 
-/// A JSON text with the same value, whose strings only show on a terminal: their control and bidirectional characters
+/// A JSON text with the same value, whose strings a terminal only shows: their control and bidirectional characters
 /// are JSON's own escapes. Line ends between the values stay.
 pub fn printable_json(json: String) -> String {
     let is_escaped = |character: char| is_unsafe(character) && character != '\n';
@@ -93,7 +93,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any text of others, a terminal gets one line in one direction, and the same text is not escaped twice.
+        /// For any text of others, a terminal gets one line in one direction, and a second pass changes nothing.
         #[test]
         fn nothing_unsafe_is_left(text in any::<String>(), unsafe_ones in "[\u{0}-\u{1f}\u{7f}-\u{9f}\u{200b}\u{200e}\u{202a}-\u{202e}\u{2066}-\u{2069}\u{e0041}]*") {
             let hostile = format!("{unsafe_ones}{text}{unsafe_ones}");

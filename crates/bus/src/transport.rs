@@ -27,12 +27,11 @@ use crate::session::SessionNumber;
 pub struct Capabilities {
     /// The security level of every message that it carries.
     pub level: SecurityLevel,
-    /// The security levels that one message can ask for: that level, the weaker ones, whose promises it keeps, and
-    /// perhaps stronger ones.
+    /// The security levels that one message can ask for: that level, all weaker ones, and perhaps stronger ones.
     pub levels: Vec<SecurityLevel>,
     /// The largest message in bytes, encoded.
     pub largest_message: usize,
-    /// The strongest acknowledgement. `None`: an accepted message may be in a broker's memory alone.
+    /// The strongest acknowledgement. `None` if an accepted message may be only in a broker's memory.
     pub acknowledgement: Option<Acknowledgement>,
     /// Whether messages survive a broken connection.
     pub resumes: bool,
@@ -45,7 +44,7 @@ pub struct Capabilities {
 pub struct LinkCounts {
     /// Links with a connection.
     pub connected: usize,
-    /// Bytes that were accepted for them and are not acknowledged.
+    /// The bytes that were accepted for all links and are not acknowledged.
     pub unacknowledged: usize,
 }
 
@@ -79,36 +78,36 @@ pub trait Transport: Send + Sync {
     /// The deny list has changed. Connections of denied identities are dropped at once.
     fn trust_changed(&self);
 
-    /// A process is gone for good. Messages it had not taken go back to the senders, and nothing about the process is
-    /// remembered.
+    /// A process is gone for good. Messages that it had not taken go back to their senders, and nothing about the
+    /// process is remembered.
     fn forget_process(&self, process: &Identity);
 
-    /// The platform has given up this process, or the process ends and waits no longer. Messages that were accepted and not
-    /// acknowledged are reported, with this reason, before this returns. A transport whose broker keeps accepted messages has
-    /// nothing to report.
+    /// The platform has given up this process, or the process ends and waits no longer. Before this returns, it
+    /// reports, with this reason, all messages that were accepted and not acknowledged. A transport whose broker keeps
+    /// accepted messages has nothing to report.
     fn give_up<'a>(&'a self, why: &'a str) -> BoxFuture<'a, ()> {
         let _ = why;
         Box::pin(std::future::ready(()))
     }
 
-    /// Waits until all accepted messages have arrived, for `grace` at most, then closes all connections. Before that, the bus has
-    /// [handed over](crate::Bus::settle) what waited for its receivers.
+    /// Waits until all accepted messages have arrived, for `grace` at most, then closes all connections. The bus has
+    /// already [handed over](crate::Bus::settle) the messages that waited for their receivers.
     fn shut_down(&self, grace: Duration) -> BoxFuture<'_, ()>;
 
     /// Makes an agent of this process reachable, and lets it send.
     ///
     /// # Errors
-    /// If the agent cannot be served, such as one without a certificate at a level that needs it.
+    /// If the agent cannot be served, for example without a certificate at a level that needs one.
     fn attach(&self, agent: &Arc<LocalAgent>) -> Result<(), TransportError>;
 
-    /// The agent has a new credential: use it from now on, also on open connections.
+    /// The agent has a new credential, to be used from now on, also on open connections.
     fn credential_changed(&self, agent: &Arc<LocalAgent>);
 
     /// The agent has left this process. The bus may still hand over messages that the agent sent before.
     fn detach(&self, agent: &Arc<LocalAgent>);
 
-    /// Whether messages can come to an agent, from now on. `None` if messages come to every attached agent, or if the
-    /// agent is not attached.
+    /// Whether messages can reach an agent, from now on. `None` if messages reach every attached agent, or if the agent
+    /// is not attached.
     fn receives(&self, agent: &str) -> Option<watch::Receiver<bool>> {
         let _ = agent;
         None
@@ -149,7 +148,7 @@ pub trait Destination: Send + Sync {
     /// [`Rejected`]; then nothing was accepted.
     fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected>;
 
-    /// Accepts messages in a row, as [`try_send`](Self::try_send) accepts each, up to the first one that it does not
+    /// Accepts messages one after the other, as [`try_send`](Self::try_send) does, up to the first that it does not
     /// accept. Returns their number.
     fn try_send_row<'m>(
         &self,
@@ -160,9 +159,9 @@ pub trait Destination: Send + Sync {
             .count()
     }
 
-    /// The session that the messages to this destination belong to; `None` where they may arrive in another order, or in
-    /// several processes. A message that the destination takes is one of this session. A destination of a session that has
-    /// answered [`Rejected::Moving`] or [`Rejected::Closed`] takes nothing any more.
+    /// The session to which all messages belong that this destination takes; `None` if they may arrive in another
+    /// order, or in several processes. A destination of a session that has answered [`Rejected::Moving`] or
+    /// [`Rejected::Closed`] takes nothing any more.
     fn session(&self) -> Option<SessionNumber> {
         None
     }
@@ -170,15 +169,15 @@ pub trait Destination: Send + Sync {
     /// The gate at which senders wait after [`Rejected::Full`]. The gate opens wide when the destination closes.
     fn gate(&self) -> &Gate;
 
-    /// Takes back accepted messages that are not delivered. [`try_send`](Self::try_send) answers [`Rejected::Moving`]
-    /// from now on, and [`Bus::returned`](crate::Bus::returned) is called once all such messages are back.
+    /// Takes back accepted messages that are not delivered. From now on [`try_send`](Self::try_send) answers
+    /// [`Rejected::Moving`]. Once all such messages are back, [`Bus::returned`](crate::Bus::returned) is called.
     fn recall(&self);
 }
 
-/// A transport cannot carry out a request.
+/// Why a transport cannot do something.
 #[derive(Clone, Debug, Error)]
 pub enum TransportError {
-    /// An agent without certificate at a level that demands one.
+    /// An agent without a certificate at a level that demands one.
     #[error(
         "agent {agent} has no certificate, but level {level} requires one: attach it with its credential"
     )]
@@ -188,13 +187,13 @@ pub enum TransportError {
         /// The level of the transport.
         level: SecurityLevel,
     },
-    /// The certificate of the process.
+    /// The certificate of the process cannot be used.
     #[error("the certificate of this process cannot be used: {0}")]
     Credential(String),
     /// The transport was shut down.
     #[error("the transport {0} was shut down")]
     ShutDown(&'static str),
-    /// More agents or peers than the configuration allows.
+    /// There are more agents or peers than the configuration allows.
     #[error("{0}")]
     OverLimit(String),
     /// The transport cannot do that at all.
@@ -210,7 +209,7 @@ pub enum TransportError {
 enum Source<'a> {
     Message(&'a AclMessage),
     Encoded(&'a Bytes),
-    /// The same, and known to be sealed.
+    /// An encoded message that is known to be sealed.
     Sealed(&'a Bytes),
 }
 
@@ -269,7 +268,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The bit-efficient encoding without `beginning`, if it is recognised that it begins with that: see [`Rest::behind`].
+    /// The bit-efficient encoding without `beginning`, if the message is known to begin with it: see [`Rest::behind`].
     #[inline]
     pub fn rest_behind(&self, beginning: &[u8]) -> Option<Rest<'a>> {
         match &self.source {

@@ -1,10 +1,10 @@
-//! Waiting for what others change, and for moments that may never come.
+//! Waiting for changes by others, and for moments that may never come.
 
 use std::time::Instant;
 
 use tokio::sync::Notify;
 
-/// Looks until there is something, again after each of the `news`. None that come during a look are missed.
+/// Calls `look` until it finds something: now, and after each of the `news`. News during a call are not missed.
 pub async fn until<T>(news: &Notify, mut look: impl FnMut() -> Option<T>) -> T {
     loop {
         let told = news.notified();
@@ -17,7 +17,7 @@ pub async fn until<T>(news: &Notify, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Waits until `at`; for ever if there is no such time.
+/// Waits until `at`, or for ever if it is `None`.
 pub async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,

@@ -1,4 +1,4 @@
-//! The bus itself allocates nothing for a message between agents of one process, and little for a sealed one.
+//! The bus allocates nothing for a message between agents of one process, and little for a sealed one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 use sealbus_seal::PlatformName;
 use sealbus_seal::encryption::EncryptionKey;
 
-/// As many as lie in the mailbox at a time.
+/// The number of messages in the mailbox at a time.
 const ROW: usize = 100;
 
 fn allocations(mut send: impl FnMut(&Outbox, &Arc<AclMessage>)) -> u64 {
@@ -38,7 +38,7 @@ fn allocations(mut send: impl FnMut(&Outbox, &Arc<AclMessage>)) -> u64 {
         assert_eq!(received.len(), ROW);
         received.clear();
     };
-    // The route is found, and the queues have their room.
+    // Now the route is found, and the queues have their room.
     for _ in 0..3 {
         exchange(&mut bobs, &mut received);
     }
@@ -99,7 +99,7 @@ fn sealed_messages_of_a_row() {
     assert!(counts.0 <= SEALING && counts.1 <= OPENING, "{counts:?}");
 }
 
-/// The two parts of the message, and its shared bytes.
+/// Two for the parts of the message, and one for its shared bytes.
 const SEALING: u64 = 3;
-/// The bytes that the message is bound to, the message inside, and its shared bytes.
+/// One each for the bytes that the message is bound to, the inner message, and its shared bytes.
 const OPENING: u64 = 3;

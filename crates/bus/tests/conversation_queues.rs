@@ -1,4 +1,4 @@
-//! Conversations: each message goes to exactly one queue, in order, while others are opened, ended and received.
+//! Conversations: each message goes to exactly one queue, in order, while conversations are opened, ended and read.
 
 #![allow(clippy::unwrap_used)]
 
@@ -95,7 +95,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A conversation as plainly as it can be told.
+/// A conversation, modelled as simply as possible.
 struct Talk {
     open: Conversation,
     number: usize,
@@ -111,7 +111,7 @@ struct Talk {
 struct Model {
     general: Vec<(u64, Parts)>,
     talks: Vec<Talk>,
-    /// Tags in the order in which they were named: the tag and the number of the conversation.
+    /// The tags in the order in which they were named: each tag, and the number of its conversation.
     tags: Vec<(u8, usize)>,
     ended_ids: Vec<(u8, Option<u8>)>,
     ended_tags: Vec<(u8, Option<u8>)>,
@@ -215,7 +215,7 @@ impl Model {
         }
     }
 
-    /// Sorts the messages that fit again.
+    /// Assigns the fitting messages to their conversations again.
     fn sort(&mut self, fits: impl Fn(&Parts) -> bool) {
         for (number, parts) in std::mem::take(&mut self.general) {
             match fits(&parts) {

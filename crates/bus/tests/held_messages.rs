@@ -1,4 +1,4 @@
-//! Messages that wait for their receiver, and those that an ended agent never read.
+//! Messages that wait for their receiver, and messages that an ended agent never read.
 
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +37,7 @@ fn say(receiver: &str, text: &str) -> AclMessage {
         .with_content(text)
 }
 
-/// Says that everybody is in one other process, or on the way.
+/// A resolver that says that everybody is in one other process, or on the way.
 struct Elsewhere {
     process: ProcessEndpoint,
     in_transit: AtomicBool,
@@ -70,13 +70,13 @@ impl Resolver for Elsewhere {
     }
 }
 
-/// A transport with one way, which is full at first. Room is made after the refusal and before a sender waits for it, unless
-/// the way stays full.
+/// A transport with one way, which is full at first. Room is made after the refusal and before a sender waits for it,
+/// unless the way stays full.
 #[derive(Default)]
 struct Narrow {
     has_room: AtomicBool,
     stays_full: AtomicBool,
-    /// The receiver has left, which the next message finds out.
+    /// Whether the receiver has left, which the next message finds out.
     has_left: AtomicBool,
     accepted: AtomicUsize,
     gate: Gate,
@@ -328,7 +328,7 @@ async fn what_comes_back_from_an_ended_receiver_to_a_sender_that_has_left_is_cou
     assert_eq!(bus.counters().undeliverable, 2);
 }
 
-/// Everything that the encoder writes is read again, wherever the limits of receivers are.
+/// Everything that the encoder writes can be read again, whatever the limits of receivers are.
 #[tokio::test]
 async fn what_this_process_encoded_is_never_lost_for_its_form() {
     let bus = bus(|_| ());
@@ -426,7 +426,7 @@ async fn a_sender_that_knows_the_way_overtakes_nothing_that_is_held() {
     assert_eq!(taken(), ["1", "2", "3", "back", "4", "5"]);
 }
 
-/// Never knows where anybody is.
+/// A resolver that never knows where anybody is.
 struct Nowhere;
 
 impl Resolver for Nowhere {
@@ -450,7 +450,7 @@ async fn what_is_held_for_many_receivers_is_bounded_for_all_together() {
     assert!((90..=100).contains(&accepted), "{accepted} are held");
 }
 
-/// Says that everybody is moving.
+/// A resolver that says that everybody is moving.
 struct Moving;
 
 impl Resolver for Moving {

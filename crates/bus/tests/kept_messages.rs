@@ -1,4 +1,4 @@
-//! Kept messages in a mailbox: taking one is reported, and an expired one is not delivered.
+//! Kept messages in a mailbox: when a message is taken, its listener is told; an expired message is not delivered.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Messages of one sender that come together lie in a mailbox as one entry, and nobody can tell.
+//! Messages of one sender that come together lie in a mailbox as one entry, and no reader can tell.
 
 #![allow(clippy::unwrap_used)]
 
@@ -33,7 +33,7 @@ fn is_of(message: &ReceivedMessage, sender: u8) -> bool {
     *message.message().sender().unwrap().name() == format!("agent-{sender}@factory")
 }
 
-/// Writes down what a writer in another process hears.
+/// Records what a writer in another process is told.
 #[derive(Default)]
 struct Heard {
     limit: AtomicU64,
@@ -101,8 +101,8 @@ impl Side {
         }
     }
 
-    /// Puts in messages of `sender`, of which the last `others` are of the other sender in its process. Senders 0 and 1 are
-    /// in the first process, 2 and 3 in the second one.
+    /// Puts in messages of `sender`, the last `others` of which are from the other sender in its process. Senders 0 and
+    /// 1 are in the first process, senders 2 and 3 in the second.
     fn push(&self, sender: u8, mut messages: Vec<ReceivedMessage>, others: usize) {
         let own = messages.len() - others;
         let window = &self.windows[usize::from(sender / 2)];
@@ -131,7 +131,7 @@ impl Side {
                 self.push(sender, row.chain(rest).collect(), others);
             }
             Step::Kept(sender, count) => {
-                // Each second one has expired.
+                // Every second message has expired.
                 let long_ago = Moment::from(std::time::SystemTime::UNIX_EPOCH);
                 let kept = |it: u64| {
                     message_of(sender, it).with_kept(Kept {
@@ -208,7 +208,7 @@ enum End {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// After any steps, a mailbox with rows gives the same messages, counts and answers as one with single messages.
+    /// After any steps, a mailbox with rows gives the same messages, counts and answers as a mailbox with single messages.
     #[test]
     fn rows_are_read_as_single_messages(
         way in prop_oneof![Just(Way::Together), Just(Way::OneByOne)],
@@ -288,7 +288,7 @@ fn senders_of_rows_take_turns() {
     assert_eq!(out.iter().filter(|it| is_of(it, 2)).count(), 10);
 }
 
-/// The reader takes them in one go, and the others do not wait long.
+/// The reader takes the messages in one go, and the other senders do not wait long.
 #[test]
 fn a_sender_of_rows_has_eight_messages_in_its_turn() {
     for way in [Way::Together, Way::OneByOne, Way::Single] {
@@ -301,7 +301,7 @@ fn a_sender_of_rows_has_eight_messages_in_its_turn() {
         }
         let mut reader = side.reader.unwrap();
         let mut out = Vec::new();
-        // The first ones came before the mailbox was crowded.
+        // The first messages came before the mailbox was crowded.
         assert_eq!(reader.try_recv_many(&mut out, 150), 150);
         out.clear();
         assert_eq!(reader.try_recv_many(&mut out, 480), 480);
@@ -310,7 +310,7 @@ fn a_sender_of_rows_has_eight_messages_in_its_turn() {
         let whole = &turns[1..turns.len() - 1];
         assert!(whole.len() > 50, "{} turns", whole.len());
         assert!(whole.iter().all(|turn| turn.len() == 8));
-        // Somebody new waits for the rest of this round alone.
+        // A new sender waits only for the rest of this round.
         side.windows[1].push(message_of(3, 0)).unwrap();
         out.clear();
         reader.try_recv_many(&mut out, 3 * 8 + 1);

@@ -1,4 +1,4 @@
-//! Mailboxes: bounded, in order, one reader and many writers; and the allowances of writers in other processes.
+//! Mailboxes: bounded, in order, with one reader and many writers; and the allowances of writers in other processes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// A mailbox behaves as a plain queue of bounded length does, after any steps.
+    /// After any steps, a mailbox behaves like a plain queue of bounded length.
     #[test]
     fn it_behaves_as_a_bounded_queue(steps in prop::collection::vec(step(), 1..200)) {
         let limits = MailboxLimits { messages: 10, bytes: 1 << 20 };
@@ -115,7 +115,7 @@ fn a_sender_that_writes_much_does_not_make_others_wait() {
         }
     }
     assert_eq!(of_the_other, [0, 1, 2]);
-    // Later its turn comes when the other has had at most eight more.
+    // Later the sender has its turn after at most eight more messages of the other one.
     sender.try_push(message_of(1, 3)).unwrap();
     let mut next = (0..9).map(|_| reader.try_recv().unwrap());
     assert!(next.any(|it| sender_of(&it) == "agent-1@factory"));
@@ -173,7 +173,7 @@ proptest! {
                     reader.try_recv_many(&mut out, usize::try_from(count).unwrap());
                     out.into_iter().try_for_each(&mut take)?;
                 }
-                // The messages of one sender are a conversation's for a while.
+                // For a while, the messages of one sender belong to a conversation.
                 _ => {
                     talk = talk.is_none().then(|| {
                         let peer = format!("agent-{who}@factory");
@@ -260,7 +260,7 @@ async fn a_writer_that_gives_up_waiting_passes_its_turn_on() {
     };
     let (first, second) = (wait(1), wait(2));
     tokio::task::yield_now().await;
-    // The turn goes to the first sender, which is gone before it can take the turn.
+    // The turn goes to the first sender, which has left before it can take the turn.
     assert!(reader.try_recv().is_some());
     first.abort();
     second.await.unwrap();
@@ -305,7 +305,7 @@ fn writers_on_many_threads() {
     for thread in threads {
         thread.join().unwrap();
     }
-    // At least the first message of all had to wake somebody.
+    // The very first message, at least, had to wake somebody.
     assert!(woken.load(Ordering::Relaxed) > 0);
 }
 
@@ -365,7 +365,7 @@ fn a_window_is_widened_as_its_messages_are_taken_and_never_by_more() {
     let mut sent = 0;
     let mut held = 0_u64;
     for round in 0..10_000 {
-        // As a writer that keeps to its allowance.
+        // As a writer does that keeps to its allowance.
         while sent < limit.0.load(Ordering::Relaxed) {
             let encoded = sealbus_acl_encoded(round);
             let cost = (encoded.len() + MESSAGE_OVERHEAD) as u64;
@@ -425,7 +425,7 @@ fn the_unread_messages_of_a_closed_window_count_against_the_next_one_of_their_wr
         next = sender.open_window(&"node-2".into(), limit.clone(), 7);
         assert_eq!(next.first_limit(), size - 2 * cost);
     }
-    // Another writer has the room of its own.
+    // Another writer has room of its own.
     drop(next);
     let other = sender.open_window(&"node-3".into(), limit.clone(), 7);
     assert_eq!(other.first_limit(), size);

@@ -1,4 +1,4 @@
-//! Many messages at a time: the promises of [`Outbox::send_many`](sealbus_bus::Outbox::send_many) for each.
+//! Many messages at a time: [`Outbox::send_many`](sealbus_bus::Outbox::send_many) keeps its promises for each of them.
 
 #![allow(clippy::unwrap_used)]
 

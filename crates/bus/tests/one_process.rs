@@ -268,7 +268,7 @@ async fn a_detached_agent_cannot_send() {
     ));
 }
 
-/// An asker reads none of its answers: the answering agent waits for it for a while, and from then on no longer.
+/// An asker reads none of its answers. The answering agent waits for it for a while, and then no longer.
 #[tokio::test]
 async fn an_asker_that_reads_no_answers_holds_up_nobody_for_long() {
     let bus = bus();
@@ -293,7 +293,7 @@ async fn an_asker_that_reads_no_answers_holds_up_nobody_for_long() {
         others.try_recv().unwrap();
     }
     assert_eq!((taken, refused), (2, 998));
-    // An asker that reads again is answered again.
+    // An asker that reads again gets answers again.
     answers.try_recv().unwrap();
     service.answer(to("mallory@factory")).await.unwrap();
 }

@@ -111,7 +111,7 @@ async fn what_the_policy_forbids_is_an_error_on_every_way() {
     assert!(bobs.try_recv().is_some());
 }
 
-/// Says that every agent is on the way, until told otherwise.
+/// A resolver that says that every agent is on the way, until told otherwise.
 struct OnTheWay;
 
 impl Resolver for OnTheWay {

@@ -1,4 +1,4 @@
-//! The mailbox of an agent that is being moved: its messages are carried, go on here, or go back, and only one of these.
+//! The mailbox of an agent that is being moved: its messages are carried, go on here, or go back, and only one of the three.
 
 #![allow(clippy::unwrap_used)]
 
@@ -55,7 +55,7 @@ fn at_rest() -> (RestingMailbox, Arc<Writer>) {
     window.push(message()).unwrap();
     let resting = reader.rest();
     assert_eq!(resting.messages().count(), 3);
-    // The broker would deliver it again, though the agent has it.
+    // The broker would deliver the message again, although the agent has it.
     assert_eq!(writer.taken.load(Ordering::Relaxed), 7);
     assert_eq!(writer.unread.load(Ordering::Relaxed), 0);
     (resting, writer)
@@ -87,7 +87,7 @@ fn what_goes_on_here_is_read_or_comes_back() {
     assert_eq!(sender.counts().bytes, 0);
 }
 
-/// Otherwise a writer would gain room by each move that fails.
+/// Otherwise a writer would gain room by each failed move.
 #[test]
 fn what_goes_on_here_counts_against_the_next_window_of_its_writer() {
     let (_, reader, _, first) = open();
@@ -111,7 +111,7 @@ fn what_goes_on_here_counts_against_the_next_window_of_its_writer() {
     assert!(writer.widened.load(Ordering::Relaxed) > 0);
 }
 
-/// A message of alice did not reach bob.
+/// Reports that a message of alice did not reach bob.
 fn fail(bus: &Bus, conversation: &str) {
     let message = AclMessage::new(Performative::Request)
         .with_sender(sealbus_bus::aid_of("alice@factory"))
@@ -161,7 +161,7 @@ async fn an_agent_that_moves_takes_the_notices_along_that_came_before_it_was_pac
     resting.take_notices_along();
     fail(&bus, "talk-2");
     assert_eq!(resting.carried().len(), 1);
-    // The mailbox is over, and what fails now is logged.
+    // The mailbox is over, so a failure is only logged now.
     fail(&bus, "talk-3");
     assert_eq!(bus.counters().undeliverable, 3);
 }

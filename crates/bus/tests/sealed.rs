@@ -1,4 +1,4 @@
-//! Sealed messages: their form, and what changes do to them.
+//! Sealed messages: their form, and how changes to them are found.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, LazyLock};
@@ -19,7 +19,7 @@ use sealbus_seal::encryption::{Commitment, EncryptionKey};
 
 static KEY: LazyLock<Arc<EncryptionKey>> =
     LazyLock::new(|| Arc::new(EncryptionKey::generate().unwrap()));
-/// The time of tests in which it does not pass.
+/// A fixed time, for tests in which no time passes.
 static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 const ANN: &str = "ann@factory";
@@ -39,7 +39,7 @@ fn row() -> SealedRow {
     SealedRow::begin(KEY.public(), ANN, BEN, *NOW).unwrap()
 }
 
-/// The messages of a row: the first brings the secret, and those behind it name the row.
+/// The messages of a row: the first contains the secret, and the others name the row.
 fn row_of<const N: usize>(row: &mut SealedRow, contents: [&str; N]) -> [Bytes; N] {
     contents.map(|content| {
         let sealed = row.seal(&said(content)).unwrap();
@@ -63,7 +63,7 @@ fn opens(
     })
 }
 
-/// A process without any row opens a message.
+/// Opens a message in a process that knows no row.
 fn opened_by(key: &Arc<EncryptionKey>, outer: &[u8], receiver: &str) -> Result<Opened, NotOpened> {
     opens(&mut OpenedRows::default(), key, outer, receiver)
 }
@@ -72,7 +72,7 @@ fn opened(outer: &[u8]) -> Result<AclMessage, NotOpened> {
     Ok(opened_by(&KEY, outer, BEN)?.message.message().to_owned())
 }
 
-/// Ben's process, which has these rows, opens a message.
+/// Opens a message in Ben's process, which knows these rows.
 fn read(rows: &mut OpenedRows, outer: &[u8]) -> Result<AclMessage, NotOpened> {
     Ok(opens(rows, &KEY, outer, BEN)?.message.message().to_owned())
 }
@@ -106,7 +106,7 @@ fn the_receiver_has_the_words_for_others() {
         let words = received.words().unwrap().to_string();
         (commitment, words.parse().unwrap())
     });
-    // Each has a salt of its own.
+    // Each message has a salt of its own.
     assert_ne!(shown[0].0, shown[1].0);
     let line = |message: &Bytes| {
         EvidenceLine::Message(MessageLine {
@@ -162,7 +162,7 @@ fn only_what_leads_a_message_to_its_receiver_shows() {
             let found = seen.windows(hidden.len()).any(|at| at == hidden.as_bytes());
             assert!(!found, "{hidden}");
         }
-        // Nothing that shows is repeated inside.
+        // Nothing that is visible outside is repeated inside.
         let shown = AclMessage {
             content: None,
             ..outer.clone()
@@ -209,12 +209,12 @@ fn a_message_without_its_secret_waits_for_nothing_and_opens_where_the_secret_is(
     let [first, second] = row_of(&mut own, ["0", "1"]);
     let unknown = opened(&second).unwrap_err();
     assert_eq!(unknown, NotOpened::UnknownRow);
-    // It comes back to its sender.
+    // The message comes back to its sender.
     assert!(sent.whole(second.clone()).is_err());
     sent.note(&own);
     let whole = sent.whole(second).unwrap();
     assert_eq!(opened(&whole).unwrap(), said("1"));
-    // A message that brings its secret, or is not sealed, stays.
+    // A message that contains its secret, or is not sealed, stays unchanged.
     for other in [first, encoded(&said("plain")).into(), Bytes::new()] {
         assert_eq!(sent.whole(other.clone()).unwrap(), other);
     }
@@ -296,13 +296,13 @@ fn a_sealed_message_is_good_for_one_receiver_and_of_one_sender() {
     }
 }
 
-/// Mallory knows what travels, and has keys of her own.
+/// Mallory knows all that travels, and has keys of her own.
 #[test]
 fn a_hostile_agent_uses_no_row_of_another_one() {
     let [first, second] = row_of(&mut row(), ["the price is 6", "the price is 7"]);
     let mut rows = OpenedRows::default();
     read(&mut rows, &first).unwrap();
-    // Ann's messages as hers, with the secret and without it.
+    // Ann's messages under Mallory's name, with the secret and without it.
     let as_mallorys = |outer: &Bytes| {
         let mut changed = decoded(outer);
         changed.sender = Some(aid("mallory@factory"));
@@ -316,7 +316,7 @@ fn a_hostile_agent_uses_no_row_of_another_one() {
         read(&mut rows, &as_mallorys(&second)),
         Err(NotOpened::UnknownRow)
     );
-    // A row of her own, to Cleo in the same process, turned on Ben.
+    // A row of Mallory's own, to Cleo in the same process, used for Ben.
     let mut own = SealedRow::begin(KEY.public(), "mallory@factory", CLEO, *NOW).unwrap();
     let hers = |content| said(content).with_sender(aid("mallory@factory"));
     let to_cleo = own.seal(&hers("to cleo")).unwrap();
@@ -342,7 +342,7 @@ fn rows_of_one_agent_push_out_none_of_another() {
     let mut bytes = Vec::new();
     let opened = opens(&mut rows, &KEY, &second, BEN).unwrap();
     opened.row.unwrap().encode(&mut bytes);
-    // Each of these stands for a secret that a hostile agent has agreed on: the bytes of one that moves, under other names.
+    // Each of these stands for a secret that a hostile agent has agreed on: the bytes of a moving row, under other names.
     let name = bytes.len() - ANN.len();
     bytes.splice(name.., *b"mal@factory");
     for number in 0..100_000_u64 {
@@ -400,7 +400,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
             if let Ok(changed) = bitefficient::decode_ref(&bytes, &Limits::default()) {
-                // A message that says no more that it is sealed is not proved by its author.
+                // A message that no longer says that it is sealed is not proved by its author.
                 if is_sealed(&changed) {
                     prop_assert!(opened(&bytes).is_err(), "{:?}", changed);
                     prop_assert!(read(&mut rows, &bytes).is_err(), "{:?}", changed);

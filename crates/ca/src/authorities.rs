@@ -37,7 +37,8 @@ impl CaService {
         serde_json::from_slice::<KnownAuthority>(row).is_ok_and(|known| known.revoked.is_some())
     }
 
-    /// Notes the certificate (DER) of a CA, so that it can be revoked. One of a CA that is revoked is denied at once.
+    /// Notes the certificate (DER) of a CA, so that it can be revoked. If the CA is revoked already, the certificate is
+    /// denied at once.
     ///
     /// # Errors
     /// [`FaultCode::BadRequest`] if the certificate is not valid, or not one of a CA of this platform; [`FaultCode::Full`] if it
@@ -55,7 +56,7 @@ impl CaService {
         if known.certificates.iter().any(|(known, _)| *known == serial) {
             return Ok(());
         }
-        // One that the list has no room to deny is not known: it is denied when it is shown again.
+        // A certificate that the list has no room to deny is not noted. It is denied when it is shown again.
         if let Some(denial) = known.revoked {
             self.deny_list
                 .deny_serial(serial, not_after, denial)
@@ -68,8 +69,8 @@ impl CaService {
         Ok(())
     }
 
-    /// Notes the CAs whose Masters are there. While another one is not, it may be at work without knowledge of the state, and
-    /// denials are remembered until it can renew nothing that they name.
+    /// Notes the CAs whose Masters are there. A CA whose Master is away may be at work without knowledge of the state.
+    /// Denials are then remembered until this CA can renew nothing that they name.
     pub fn are_present(&mut self, present: &[String], now: Timestamp) {
         let is_absent = |(name, known): (&String, &KnownAuthority)| {
             let lives = known.certificates.iter().any(|(_, end)| *end >= now);

@@ -103,7 +103,7 @@ impl Certificates {
         latest.values().map(|found| found.record.serial).collect()
     }
 
-    /// Takes out the certificates that are over.
+    /// Takes out the certificates for which `is_over` holds.
     pub(crate) fn take(
         &mut self,
         is_over: impl Fn(&IssuedCertificate) -> bool,

@@ -31,14 +31,14 @@ impl CertificationLog {
         key.starts_with(Self::ROW)
     }
 
-    /// Takes back a stored event. Events must come in order.
+    /// Loads a stored event. Events must come in order.
     pub(super) fn restore(&mut self, event: CertificationEvent) {
         self.next = event.sequence.saturating_add(1);
         self.kept.push_back(event);
     }
 
-    /// Enters an event, with texts that are bounded and cannot steer a terminal: nodes and operators make some of them. Step 0
-    /// lies outside the six steps.
+    /// Enters an event. Its texts are shortened and cannot steer a terminal, because nodes and operators write some of them.
+    /// Step 0 lies outside the six steps.
     pub fn enter(
         &mut self,
         step: u8,
@@ -69,7 +69,7 @@ impl CertificationLog {
         self.rows.put(row(event.sequence), &event);
         self.next = self.next.saturating_add(1);
         self.kept.push_back(event);
-        // The store may have had more of them: it may take a write whose answer is lost.
+        // The store may have had more events, because it may carry out a write whose answer is lost.
         while self.kept.len() > KEPT
             && let Some(oldest) = self.kept.pop_front()
         {

@@ -50,7 +50,7 @@ use workload::Workload;
 const CERTIFICATE_ROW: &str = "certificate/";
 /// The entries of issuance logs that are not in files yet. The name of the CA and the place in its log follow.
 const LEAF_ROW: &str = "leaf/";
-/// How many entries of another CA's log are in the log of a CA that came after it. The name of the CA follows.
+/// How many entries of another CA's log are in the log of a later CA. The name of the other CA follows.
 const TAKEN_UP_ROW: &str = "taken-up/";
 const DENY_LIST_ROW: &str = "deny-list/";
 /// The public keys of workload tokens.
@@ -85,8 +85,8 @@ pub struct IssuedCertificate {
 }
 
 impl IssuedCertificate {
-    /// The entries of the deny list that revoking this certificate takes. The few certificates of nodes use the entries
-    /// that are kept free.
+    /// How many entries of the deny list the revocation of this certificate takes. The few certificates of nodes use
+    /// the entries that are kept free.
     fn room(&self) -> usize {
         match self.revoked.is_none() && self.is_held() {
             true => 1 + usize::from(self.renews.is_some()),
@@ -99,7 +99,8 @@ impl IssuedCertificate {
         matches!(identity, Identity::Agent { .. } | Identity::Process { .. })
     }
 
-    /// The certificate that a CA without knowledge of the state renews: the one that this one goes back to, or itself.
+    /// The certificate with which the renewals without knowledge of the state began: the one that this certificate goes
+    /// back to, or itself.
     fn origin(&self) -> Renewed {
         self.renews.unwrap_or(Renewed {
             serial: self.record.serial,
@@ -107,7 +108,7 @@ impl IssuedCertificate {
         })
     }
 
-    /// Until when this certificate may be believed or, if another CA `may_renew` it, what renews it.
+    /// Until when this certificate may be believed or, if another CA `may_renew` it, its renewals.
     fn end(&self, may_renew: bool) -> Timestamp {
         let itself = self.record.not_after;
         match may_renew && self.is_held() && self.process.is_some() {
@@ -168,7 +169,7 @@ pub struct CaService {
     /// Bytes of the deny list for certificates that are alive or denied.
     room: usize,
     pruned: Timestamp,
-    /// Whether another CA may renew what it does not know to be denied.
+    /// Whether another CA may renew certificates without knowing that they are denied.
     remembers: bool,
     issued: Certificates,
     authorities: BTreeMap<String, KnownAuthority>,
@@ -437,7 +438,7 @@ impl CaService {
     }
 }
 
-/// The grant to the process with the key, so that the certificate names it.
+/// The grant to the process with the key, so that the certificate names the process.
 fn held_by(grant: &Grant, process: Option<&str>) -> Grant {
     let grant = grant.clone();
     let is_held = matches!(
@@ -480,7 +481,7 @@ fn why(reason: Reason, said: Option<&str>) -> String {
     }
 }
 
-/// The fault for a denial. It is tried again later if the deny list lacks room.
+/// The fault of a denial that failed. If the deny list lacks room, the denial is tried again later.
 fn not_denied(error: &DenyListError) -> Fault {
     match error {
         DenyListError::Full { .. } => Fault::new(FaultCode::Full, error.to_string()),

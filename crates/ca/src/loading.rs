@@ -1,4 +1,4 @@
-//! Going on from stored rows, which another CA of the platform may have left.
+//! Loading a CA from stored rows, which another CA of the platform may have left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,8 +54,8 @@ impl CaService {
     /// Loads a CA service from its rows. Without rows the service is new. `files` reads a file of the
     /// issuance log of a CA. Without it nobody writes the log to files either.
     ///
-    /// The rows may come from another CA of the platform, whose Master led before. This one then denies what that one denied,
-    /// and enters in its own log what that one could not publish any more.
+    /// The rows may come from another CA of the platform, whose Master led before. This CA then denies everything that the
+    /// other one denied, and enters in its own log the certificates that the other one could no longer publish.
     ///
     /// # Errors
     /// [`CaServiceError`]. On damaged state nothing is certified.
@@ -159,8 +159,8 @@ impl CaService {
         Ok(service)
     }
 
-    /// Enters the last certificates of another CA, which it could not publish before this one took its place, in the log of
-    /// this one. The other one goes on with its own log, if it certifies again.
+    /// Enters in the log of this CA the last certificates of another one, which the other one could not publish before this
+    /// CA took its place. The other one goes on with its own log if it certifies again.
     fn take_up(
         &mut self,
         log: &str,

@@ -1,4 +1,5 @@
-//! Long-lived identities: as long as a certificate of an agent with one is in force, the agent is certified with no other one.
+//! Long-lived identities: as long as an agent has a certificate in force that names one, the agent is certified with no other
+//! one.
 //!
 //! Otherwise a node could have an agent of its choice certified beside the one that has the identity. An agent that has ended may be
 //! certified anew with another identity or without one, because its certificates are denied.

@@ -1,4 +1,4 @@
-//! Certificates of nodes that join or come back, and what nodes report about those of their processes.
+//! Certificates of nodes that join or come back, and reports of nodes about certificates of their processes.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use sealbus_seal::{CertificateChain, Identity, Timestamp};
 use super::{CaService, NODE_CERTIFICATE, subject};
 
 impl CaService {
-    /// Certifies a node that joined or came back. Each takes one from the share of the node.
+    /// Certifies a node that joined or came back. Each certificate counts against the share of the node.
     ///
     /// # Errors
     /// As [`check_node`](Self::check_node) and [`certify_own`](Self::certify_own).
@@ -23,8 +23,8 @@ impl CaService {
         self.certify_own(identity, address, None, request, NODE_CERTIFICATE, now)
     }
 
-    /// Enters that a certificate came back to the process that holds its key, as the process's node reports. As many come back as the
-    /// process may be issued: of a node that reports without end, the rest is passed over.
+    /// Enters the report of a node that a certificate came back to the process that holds its key. No more reports are entered
+    /// than certificates may be issued to the process, so a node cannot report without end.
     pub fn came_back(&mut self, process: &str, subject: &str, node: &str, now: Timestamp) {
         // No name has a comma.
         let share = format!("{subject}, came back");
@@ -38,7 +38,7 @@ impl CaService {
         }
     }
 
-    /// Checks whether the share of a node of this name is used up. It takes nothing from it.
+    /// Checks whether the share of a node of this name is used up. This takes nothing from the share.
     ///
     /// # Errors
     /// [`FaultCode::Unavailable`](sealbus_control::FaultCode::Unavailable): a node waits then, and asks again.

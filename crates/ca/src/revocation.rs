@@ -18,12 +18,12 @@ use super::{
 /// How long the CA remembers that a sender of waiting messages was revoked. This is longer than messages without an
 /// expiry are kept.
 const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
-/// Bytes of the deny list that are kept free for revocations by operators, which are 3,500 even of the longest names. All
-/// others are reserved for living certificates.
+/// Bytes of the deny list that are kept free for revocations by operators: for 3,500 of them even with the longest names.
+/// All other bytes are reserved for living certificates.
 const FOR_OPERATORS: usize = 1 << 20;
 /// Bytes of the longest entry that denies an identity: its URI has two names of 128 bytes.
 const LONGEST_ENTRY: usize = 300;
-/// Bytes of the deny list for certificates that are denied, or alive and to be denied some time.
+/// Bytes of the deny list for certificates that are denied, or are alive and may be denied later.
 pub(crate) const ROOM: usize = denylist::ROOM - FOR_OPERATORS;
 /// Rows that the deny list is kept in before it is written whole again.
 pub(crate) const MOST_ROWS: usize = 256;
@@ -125,7 +125,8 @@ impl CaService {
         }
         let said = self::said(said);
         self.revoke(&living, Reason::ByOperator, said.as_deref(), now)?;
-        // A client's certificate sends nothing on the bus. Revoked by its number, it leaves the client's agent as it is.
+        // A client's certificate sends nothing on the bus. Revoking it by its number does not concern the client's
+        // agent.
         let number: Option<Serial> = what.parse().ok();
         let mut senders = living.clone();
         senders.retain(|serial| {
@@ -202,8 +203,8 @@ impl CaService {
         Ok(())
     }
 
-    /// Whether the denied identities take all that is kept free for operators. More of them would take the place of
-    /// certificates.
+    /// Whether the denied identities take all bytes that are kept free for operators. More of them would take the place
+    /// of certificates.
     fn has_no_room_for_identities(&self) -> bool {
         let list = &self.deny_list;
         let serials = (list.len() - list.identities()) * SERIAL_ENTRY;
@@ -253,7 +254,7 @@ impl CaService {
             if certificate.revoked.is_some() || end.plus(SHOWN_AFTER_EXPIRY) < now {
                 continue;
             }
-            // The denial of one that lives is remembered longer while another CA is away.
+            // The denial of a living certificate is remembered longer while another CA is away.
             let last = if not_after < now { end } else { not_after };
             self.deny_list
                 .deny_serial(*serial, last, denial)
@@ -277,7 +278,7 @@ impl CaService {
         revoked.or_else(|| self.deny_list.denied_serial(serial))
     }
 
-    /// Revokes a certificate that was renewed, although its process has no right to it.
+    /// Revokes a renewed certificate to which its process has no right.
     ///
     /// # Errors
     /// [`FaultCode::Full`] if the deny list is full.
@@ -317,9 +318,9 @@ impl CaService {
         Ok(())
     }
 
-    /// Takes back a signed deny list that was given out earlier, by this CA or by one that certified before it, and puts its
-    /// entries that this CA lacks in force again. It lacks entries if its store is an older copy, or if the other one was
-    /// gone before it could store them. The next list that it signs has a later version, so that everyone takes it.
+    /// Takes back a signed deny list that this CA, or one that certified before it, gave out earlier. Puts the entries that
+    /// this CA lacks in force again. This CA lacks entries if its store is an older copy, or if the other CA was gone before
+    /// it could store them. The next list that this CA signs has a later version, so that everyone takes it.
     ///
     /// # Errors
     /// [`FaultCode::BadRequest`] if it is no list of a CA of this platform; [`FaultCode::Full`] if the deny list is full.
@@ -333,7 +334,8 @@ impl CaService {
             .open_kept_deny_list(signed, None)
             .map_err(|error| refused(&error))?;
         let is_new = handed.outlasts(&self.deny_list);
-        // Its holder heard of an older list too late, or of a version that is not passed. Nothing is lost.
+        // Otherwise the holder had not heard of the present list yet, or its version is one that cannot be passed.
+        // Nothing is lost.
         let is_later = handed.version() > self.published.version();
         if !(is_new || is_later && self.deny_list.follows(&handed, now)) {
             return Ok(TakenBack::default());
@@ -342,8 +344,8 @@ impl CaService {
         self.deny_list.pass(&handed, now);
         let version = self.deny_list.version();
         let taken = self.deny_list.take_over(&handed, now);
-        // If the list has no room for all, the first ones are denied. If it has room for none, nothing is new: its holder hands
-        // it back again and again.
+        // If the list has no room for all, the first ones are denied. If the list has room for none, nothing is published,
+        // because the holder hands its list back again and again.
         self.is_unpublished |= taken.is_ok() || self.deny_list.version() > version;
         let denied_anew = taken.map_err(|error| Fault::new(FaultCode::Full, error.to_string()))?;
         for (serial, denial) in handed.serials() {
@@ -375,8 +377,9 @@ impl CaService {
         })
     }
 
-    /// Enters a certificate again that this CA issued and its store, an older copy, does not know: in the issuance log,
-    /// and among those that can be revoked. The caller has verified the chain. A known one is left alone.
+    /// Enters again a certificate that this CA issued and that its store, an older copy, does not know. The certificate
+    /// enters the issuance log, and can be revoked from now on. The caller has verified the chain. A known certificate
+    /// is left alone.
     ///
     /// # Errors
     /// If the certificate cannot be read.

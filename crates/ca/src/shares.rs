@@ -26,7 +26,7 @@ pub(crate) struct Shares {
     used: HashMap<(String, String), Share>,
 }
 
-/// How much a share is.
+/// The size of a share.
 #[derive(Clone, Copy)]
 struct Limit {
     /// Requests that are taken in a row.
@@ -58,8 +58,8 @@ struct TooSoon {
 }
 
 impl Share {
-    /// The time until a request is taken, in milliseconds. After the clock was ahead for a while, a share is used up at most:
-    /// nobody waits until the clock is that far again.
+    /// The time until a request is taken, in milliseconds. If the clock was ahead for a while, the
+    /// wait is at most that of a used-up share: nobody waits until the clock is that far again.
     fn wait(&mut self, limit: Limit, now: u64) -> u64 {
         let all = limit.each.saturating_mul(limit.in_a_row);
         self.whole_at = self.whole_at.min(now.saturating_add(all));

@@ -26,7 +26,7 @@ pub(crate) struct Workload {
     issuer: Option<String>,
     key: Option<WorkloadKey>,
     published: BTreeMap<String, KeptKey>,
-    /// The shares of the log for tokens, by those that ask for them.
+    /// The shares of the log for tokens, by the agents that ask for them.
     pub(crate) log: LogShares,
 }
 
@@ -50,7 +50,7 @@ impl KeptKey {
 }
 
 impl Workload {
-    /// Takes back a stored key.
+    /// Loads a stored key.
     pub(crate) fn restore(&mut self, kept: KeptKey) {
         self.published.insert(kept.key.kid.clone(), kept);
     }
@@ -66,8 +66,8 @@ impl CaService {
         self.workload.issuer = issuer;
     }
 
-    /// A workload token for an agent, given by its local name, which must have proved that it asks. `actor` is the agent, by its
-    /// local name, that asks for it, if it is another one; it must have proved that, and be trusted to tell for whom it asks.
+    /// A workload token for an agent, given by its local name. The asking agent must have proved that it asks. If that is
+    /// another agent, `actor` is its local name, and it must be trusted to tell for whom it asks.
     ///
     /// The token ends with the agents' certificates at the latest.
     ///
@@ -128,7 +128,7 @@ impl CaService {
         Ok((record.identity.to_string(), record.not_after))
     }
 
-    /// The issuer and its keys. There is always one, so that those who check tokens know it before the first token comes.
+    /// The issuer and its keys. There is always a key, so that servers know it before the first token comes.
     ///
     /// # Errors
     /// [`FaultCode::NotPermitted`] if there are no such tokens on this platform.

@@ -10,7 +10,7 @@ use hyper::body::{Body, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// The body of a request, and the time that it may take.
+/// Longest body of a request, in bytes, and the time that it may take.
 pub const LONGEST_BODY: usize = 4 << 20;
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// The part of a refused request's body that is read, and the time that it may take.

@@ -46,8 +46,8 @@ pub struct ChannelOwner {
 /// `cia://frank.kargl@de/dates/business/diary-agent`: the agent `diary-agent` on the channel `/dates/business`.
 ///
 /// `<qos>` and `:<pid>` may be left out. The last segment is the agent. An address that ends with `/` names the channel
-/// itself: `cia://frank.kargl@de/dates/business/`. With nothing between `//` and the next `/`, the channel is on the
-/// reader's own platform: `sealbus:///dates/business/`. Characters that are not plain in a URL are percent-encoded
+/// itself: `cia://frank.kargl@de/dates/business/`. If nothing stands between `//` and the next `/`, the channel is on
+/// the reader's own platform: `sealbus:///dates/business/`. Characters that are not plain in a URL are percent-encoded
 /// UTF-8. The QoS is the text of [`Qos`](super::Qos), which needs no encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChannelAddress {
@@ -59,11 +59,11 @@ pub struct ChannelAddress {
     pub owner: Option<ChannelOwner>,
     /// The channel.
     pub channel: ChannelPath,
-    /// The name of the agent on the channel, local (`diary-agent`) or whole (`diary-agent@factory`).
+    /// The agent's name on the channel, local (`diary-agent`) or whole (`diary-agent@factory`).
     pub agent: Option<String>,
 }
 
-/// The reason why a text is no address.
+/// The reason why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("byte {offset} of the address {text:?}: {problem}")]
 pub struct AddressError {
@@ -204,14 +204,15 @@ fn read_owner(text: &str) -> At<Option<ChannelOwner>> {
     }))
 }
 
-/// Reads from the first `/` on.
+/// Reads the text from its first `/` on.
 fn read_path(text: &str) -> At<(ChannelPath, Option<String>)> {
     let (channel, agent) = text.rsplit_once('/').unwrap_or((text, ""));
     if channel.is_empty() {
         return Err((1, AddressProblem::NoChannel));
     }
     let mut decoded = String::with_capacity(channel.len());
-    // Decoding goes level by level. So an encoded slash does not split a level, and the place of an error is known.
+    // The text is decoded level by level, so that an encoded slash does not split a level, and the place of an error is
+    // known.
     let mut at = 1;
     for level in channel[1..].split('/') {
         let plain = decode(level).map_err(|(offset, problem)| (at + offset, problem))?;
@@ -244,7 +245,7 @@ fn read_path(text: &str) -> At<(ChannelPath, Option<String>)> {
     Ok((channel_path, agent))
 }
 
-/// The offset in the encoded text at which the byte at `offset` of the decoded text begins.
+/// The offset in the encoded text that belongs to the byte at `offset` of the decoded text.
 fn encoded_offset(encoded: &str, offset: usize) -> usize {
     let mut at = 0;
     for _ in 0..offset {
@@ -297,7 +298,7 @@ fn decode(text: &str) -> At<String> {
             decoded.push((high * 16 + low) as u8);
             at += 3;
         } else if byte >= 0x80 || is_plain(byte, true) || byte == b'*' {
-            // Users paste UTF-8 without encoding, which is unmistakable. The enclosing part refuses a `*`.
+            // Users paste UTF-8 without encoding, which is unambiguous. The enclosing part refuses a `*`.
             decoded.push(byte);
             at += 1;
         } else {

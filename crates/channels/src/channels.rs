@@ -39,9 +39,9 @@ pub use request::{Answers, Replies, RequestOptions};
 use sealbus_bus::{Bus, Moment, Outbox, ProcessDestination, ProcessEndpoint, WeakBus, until};
 pub use subscription::Subscription;
 
-/// How often the events of a leaving agent are checked for their arrival.
+/// The interval at which the arrival of a leaving agent's events is checked.
 const ARRIVAL: Duration = Duration::from_millis(10);
-/// The longest wait, a hundred years. No clock can name the end of every longer one.
+/// The longest wait: a hundred years. A clock cannot name the end of every longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The AgentBus of a process: [`Channels::of`]. A clone is another handle to the same AgentBus.
@@ -52,7 +52,7 @@ pub struct Channels {
 
 pub(crate) struct Shared {
     bus: WeakBus,
-    /// Locked before anything of a transport.
+    /// Lock this before any lock of a transport.
     exchange: Mutex<Exchange>,
     start: Instant,
     /// Wakes the task that keeps time, with the time of the next alarm.
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     capabilities: OnceLock<(ChannelCapabilities, &'static str)>,
     was_introduced: AtomicBool,
     introduced: Notify,
-    /// Tasks that wait to be introduced.
+    /// The number of tasks that wait for announcements.
     waiting: AtomicUsize,
     logs: OnceLock<Arc<dyn ChannelLogs>>,
     sealer: OnceLock<Arc<dyn EventSealer>>,
@@ -80,9 +80,9 @@ impl Drop for Shared {
 }
 
 impl Channels {
-    /// The AgentBus of a process. The first call makes the AgentBus take the frames of other processes, unless another
-    /// inlet takes them already. A process makes this call once its transport is set, so that other processes hear the
-    /// subscriptions of its agents.
+    /// The AgentBus of a process. The first call lets the AgentBus take the frames of other processes, unless another
+    /// inlet takes them already. Call this once the transport is set, so that other processes hear of the subscriptions
+    /// of this process's agents.
     pub fn of(bus: &Bus) -> Self {
         if let Some(channels) = Self::known(bus) {
             return channels;
@@ -91,7 +91,7 @@ impl Channels {
         if bus.set_frame_inlet(Arc::new(Inlet(channels.shared.clone()))) {
             return channels;
         }
-        // Another thread was faster, with these channels or with an inlet of another kind.
+        // Another thread was first, with these channels or with an inlet of another kind.
         Self::known(bus).unwrap_or(channels)
     }
 
@@ -148,7 +148,7 @@ impl Channels {
             .work(|exchange, _| exchange.set_permissions(permissions));
     }
 
-    /// From now on these channels are declared.
+    /// Declares these channels from now on.
     pub fn declare(&self, channels: DeclaredChannels) {
         let channels = Arc::new(channels);
         *self.shared.declared.lock() = channels.clone();
@@ -170,7 +170,7 @@ impl Channels {
         self.shared.declared.lock().qos(channel)
     }
 
-    /// The promises that channels can keep here.
+    /// The qualities that channels can offer here.
     pub fn capabilities(&self) -> ChannelCapabilities {
         self.shared.capabilities().0.clone()
     }
@@ -191,7 +191,7 @@ impl Channels {
         is_ready
     }
 
-    /// Waits until this is so, for `limit` at most. Returns whether it is.
+    /// Waits until `is_so` holds, for `limit` at most. Returns whether it does.
     async fn wait_until(
         &self,
         limit: Duration,
@@ -216,8 +216,8 @@ impl Channels {
         }
     }
 
-    /// Subscribes the agent of `outbox`. The subscription is announced to other processes at once, or, if it is the first use
-    /// of channels in this process, as soon as the process is [listed](Self::listed).
+    /// Subscribes the agent of `outbox`. Other processes hear of the subscription at once or, if it is the first use of
+    /// channels in this process, as soon as the process is [listed](Self::listed).
     ///
     /// # Errors
     /// [`SubscribeError`].
@@ -245,14 +245,14 @@ impl Channels {
         })
     }
 
-    /// The events of an agent of this process that have not arrived: those that no member of their group has, and those
-    /// that another process has not acknowledged. They can be lost if the agent leaves now.
+    /// The events of an agent of this process that have not arrived: events that no member of their group has, and
+    /// events that another process has not acknowledged. They can be lost if the agent leaves now.
     pub fn undelivered(&self, agent: &str) -> Vec<UndeliveredEvents> {
         self.shared.work(|exchange, _| exchange.undelivered(agent))
     }
 
-    /// Waits until the events of an agent have arrived, for `limit` at most. Returns the events that have not. If these
-    /// wait for a group without members, returns at once.
+    /// Waits until the events of an agent have arrived, for `limit` at most. Returns the events that have not. Returns
+    /// at once if all of these wait for a group without members.
     pub async fn until_delivered(&self, agent: &str, limit: Duration) -> Vec<UndeliveredEvents> {
         let until = self.shared.start.elapsed() + limit.min(LONGEST_WAIT);
         loop {
@@ -279,7 +279,7 @@ impl Channels {
         self.shared.exchange.lock().channel_reports()
     }
 
-    /// All subscriptions, of this process and of other processes. The first call asks the other processes for theirs, which
+    /// All subscriptions, of this process and of others. The first call asks the other processes for theirs, which
     /// takes time: see [`ready`](Self::ready).
     pub fn subscriptions(&self) -> Vec<SubscriptionReport> {
         self.shared.use_channels();
@@ -315,7 +315,7 @@ impl Shared {
     }
 
     fn capabilities(&self) -> &(ChannelCapabilities, &'static str) {
-        // The transport is set before agents publish. A later transport could only add capabilities.
+        // The transport is set before agents publish. A later one could only add capabilities.
         self.capabilities.get_or_init(|| {
             let bus = self.bus.upgrade();
             let level = bus.as_ref().and_then(Bus::level);
@@ -361,7 +361,7 @@ impl Shared {
         result
     }
 
-    /// Looks up the keys of readers, and goes on with the events that wait for them.
+    /// Looks up the keys of readers, and then sends the events that wait for them.
     fn look_up(self: &Arc<Self>, readers: Vec<Reader>) {
         let (Some(sealer), Some(bus)) = (self.sealer.get().cloned(), self.bus.upgrade()) else {
             return;
@@ -456,7 +456,7 @@ impl Shared {
     }
 }
 
-/// Keeps time for the exchange, as long as the exchange exists.
+/// Keeps time for the exchange as long as the exchange exists.
 async fn keep_time(weak: Weak<Shared>, alarm: Arc<Notify>) {
     loop {
         let (at, start) = match weak.upgrade() {

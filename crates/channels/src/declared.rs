@@ -1,4 +1,4 @@
-//! The platform's rules for channels: the quality of service that a channel has unless a message asks for another.
+//! The platform's rules for channels: the quality of service of a channel, unless a message asks for another.
 
 use super::path::ChannelPath;
 use super::pattern::ChannelPattern;
@@ -14,7 +14,7 @@ impl DeclaredChannels {
         Self(channels.into_iter().collect())
     }
 
-    /// The quality of service of a channel. The default applies where nothing else was declared.
+    /// The quality of service of a channel: the default, changed by the declaration that applies.
     pub fn qos(&self, channel: &ChannelPath) -> Qos {
         let declared = self.0.iter().find(|(pattern, _)| pattern.matches(channel));
         declared.map_or_else(Qos::default, |(_, qos)| Qos::default().with(qos))

@@ -9,17 +9,17 @@ use super::qos::Qos;
 use sealbus_bus::Moment;
 use sealbus_bus::{Provenance, ReceivedMessage};
 
-/// The mark of an event that was read from a log.
+/// Where an event was read from a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// The node that keeps the log. The node and the event's number together are unique on the channel for ever.
+    /// The node that keeps the log. Node and number together identify the event on the channel for ever.
     pub node: Arc<str>,
     /// The number of earlier events in this log that were removed before the subscription could read them.
     pub missed: u64,
 }
 
-/// The number by which a requester recognises the answers to its request. The number is unique among the requests of
-/// its process.
+/// The number by which a requester recognises the answers to its request. It is unique among the requests of its
+/// process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -41,12 +41,12 @@ pub enum Mechanism {
     },
     /// A question to every agent on the channel. Any of them may answer.
     Request {
-        /// The names in the answers.
+        /// The request's number, which its answers repeat.
         id: RequestId,
     },
     /// An answer to a request. Only the requester gets the answer.
     Reply {
-        /// The request answered.
+        /// The answered request.
         id: RequestId,
     },
 }
@@ -69,7 +69,7 @@ impl fmt::Display for Mechanism {
     }
 }
 
-/// The facts that the bus needs about a message on a channel. The publisher's bus makes the header once, and all
+/// The facts about a message on a channel that the bus needs. The publisher's bus makes the header once, and all
 /// receivers share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelHeader {
@@ -80,7 +80,7 @@ pub struct ChannelHeader {
     /// The QoS in effect: the QoS of the channel, overridden by that of the message.
     pub qos: Qos,
     /// The position among the publisher's messages on this channel, from 1. In a persistent channel, the number in the
-    /// log of the publisher's node. Order and deduplication go by this number.
+    /// log of the publisher's node. Order and deduplication use this number.
     pub number: u64,
     /// The time of publication.
     pub published: Moment,
@@ -88,11 +88,11 @@ pub struct ChannelHeader {
     pub valid_from: Option<Moment>,
     /// The moment from which the message is no longer handed out: [`Qos::expiry`] as a moment.
     pub expiry: Option<Moment>,
-    /// Whether an agent may have had the event before. With a durable subscription, that is this agent, through one of
-    /// the same name that ended before the event was noted as handled. In a group, it is a member that left or was lost
-    /// before it had handled the event.
+    /// Whether an agent may have had the event before. In a durable subscription, it is the same agent, through an
+    /// earlier subscription of the same name that ended before the event was noted as handled. In a group, it is a
+    /// member that left or was lost before it had handled the event.
     pub may_be_again: bool,
-    /// The facts about it if it was read from a log.
+    /// Where the event was read, if it was read from a log.
     pub logged: Option<Logged>,
 }
 
@@ -118,12 +118,12 @@ impl ChannelHeader {
         }
     }
 
-    /// Whether it may no longer be handed out.
+    /// Whether the message may no longer be handed out.
     pub(crate) fn is_expired(&self, now: Moment) -> bool {
         self.expiry.is_some_and(|expiry| now >= expiry)
     }
 
-    /// Whether it expires before it may be handed out.
+    /// Whether the message expires before it may be handed out.
     pub(crate) fn is_never_valid(&self, now: Moment) -> bool {
         let is_too_late = |expiry| self.valid_from.is_some_and(|from| from >= expiry);
         self.is_expired(now) || self.expiry.is_some_and(is_too_late)
@@ -162,12 +162,12 @@ impl ReceivedEvent {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The known facts about its publisher.
+    /// The known facts about the event's publisher.
     pub fn provenance(&self) -> &Provenance {
         self.message.provenance()
     }
 
-    /// The bytes that the event is counted as in a subscription's queue, without
+    /// The bytes that the event counts as in a subscription's queue, without
     /// [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD).
     pub fn size(&self) -> usize {
         self.message.size()

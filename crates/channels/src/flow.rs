@@ -1,11 +1,11 @@
-//! Flow policies: they apply when a subscription takes its events more slowly than they come.
+//! Flow policies: they decide when a subscription takes its events more slowly than they come.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The policy of a full subscription. Other subscriptions never wait for it.
+/// The policy of a full subscription. Other subscriptions never wait for a full one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlowPolicy {
     /// The publishers wait, and nothing is lost.
@@ -71,12 +71,12 @@ impl FromStr for FlowPolicy {
 #[error("unknown flow policy {0:?}: choose one of push-back, drop-oldest, drop-newest, disconnect")]
 pub struct UnknownFlowPolicy(String);
 
-/// The contents that a subscription holds before its [`FlowPolicy`] acts.
+/// How much a subscription holds before its [`FlowPolicy`] acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Events.
+    /// The number of events.
     pub events: usize,
-    /// The number of bytes. Each event is counted with [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD).
+    /// The number of bytes. Each event counts with [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD) added.
     pub bytes: usize,
 }
 

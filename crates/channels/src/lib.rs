@@ -1,4 +1,4 @@
-//! The AgentBus: channels by topic, for events, directed messages and questions to everyone.
+//! The AgentBus: channels by topic, for events, messages to one agent, and questions to everyone.
 //!
 //! An agent seldom knows the other agents, but it knows its interests. A channel is a [path](ChannelPath) such as
 //! `/dates/business`. Each channel has three [mechanisms](Mechanism): an *event*, which every consumer gets; a

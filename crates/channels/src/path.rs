@@ -21,7 +21,7 @@ pub const LONGEST_LEVEL: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelPath(Arc<str>);
 
-/// The reason why a text is no path or pattern of a channel.
+/// The reason why a text is not a path or pattern of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("byte {offset} of the channel {text:?}: {problem}")]
 pub struct PathError {
@@ -42,7 +42,7 @@ pub enum PathProblem {
     /// Nothing between two slashes, or at the end.
     #[error("expected a level between two slashes and after the last one")]
     EmptyLevel,
-    /// A character that no level holds.
+    /// A character that a level cannot contain.
     #[error("the character {0:?} is not allowed in a level")]
     IllegalCharacter(char),
     /// `.` or `..`.

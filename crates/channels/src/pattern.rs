@@ -33,12 +33,12 @@ impl ChannelPattern {
         path::levels(&self.0)
     }
 
-    /// The channel, if the pattern means just one.
+    /// The channel, if the pattern means exactly one.
     pub fn as_path(&self) -> Option<ChannelPath> {
         ChannelPath::new(&self.0).ok()
     }
 
-    /// Whether the channel is one of those meant.
+    /// Whether the pattern means this channel.
     pub fn matches(&self, channel: &ChannelPath) -> bool {
         let mut levels = channel.levels();
         for wanted in self.levels() {
@@ -67,7 +67,7 @@ impl ChannelPattern {
         }
     }
 
-    /// Whether some channel is meant by both.
+    /// Whether both patterns match some common channel.
     pub fn overlaps(&self, other: &Self) -> bool {
         let (mut ours, mut theirs) = (self.levels(), other.levels());
         loop {

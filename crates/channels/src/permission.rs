@@ -15,7 +15,7 @@ pub const MOST_CHANNEL_RULES: usize = 1024;
 /// The reason why the rules of a policy about channels cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChannelPermissionError {
-    /// A group or an agent is wrong.
+    /// A group or an agent in the policy is not valid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// A pattern is not valid.
@@ -34,13 +34,13 @@ pub enum ChannelPermissionError {
 }
 
 /// The compiled rules of a [`Policy`] about channels. An index finds the rules whose patterns match a channel. A
-/// decision looks at these rules alone and needs no allocation.
+/// decision looks only at these and needs no allocation.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelPermissions {
     rules: Vec<CompiledRule>,
     /// For each right, the numbers of the rules about it.
     by_right: [PatternIndex<usize>; ChannelRight::ALL.len()],
-    /// The rules that name an agent, as bits. The rules for all agents are not included.
+    /// For each named agent, the rules that name it, as bits. The rules for all agents are not included.
     named: HashMap<String, Vec<u64>>,
 }
 
@@ -56,7 +56,7 @@ impl ChannelPermissions {
     /// Compiles the rules for a platform. The platform's name completes agents' local names.
     ///
     /// # Errors
-    /// [`ChannelPermissionError`], with the rule's fault.
+    /// [`ChannelPermissionError`] with the fault of the rule.
     pub fn compile(
         policy: &Policy,
         platform: &PlatformName,
@@ -120,7 +120,7 @@ impl ChannelPermissions {
     }
 
     /// Whether the agent may have this right on some channel of this pattern. If so, its subscription to the pattern is
-    /// admitted, and sees those channels that [`may`](Self::may) allows.
+    /// accepted, and sees the channels that [`may`](Self::may) allows.
     pub fn may_on_some(&self, agent: &str, right: ChannelRight, pattern: &ChannelPattern) -> bool {
         if let Some(channel) = pattern.as_path() {
             return self.may(agent, right, &channel);

@@ -1,4 +1,4 @@
-//! Quality of service: the QoS of a channel, and of a message that differs from its channel.
+//! Quality of service (QoS): that of a channel, and that of a message that differs from its channel.
 
 mod capabilities;
 mod text;
@@ -16,11 +16,11 @@ pub use text::{LONGEST_QOS, QosError, QosProblem};
 /// How hard the bus tries to deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reliability {
-    /// At most once: an event that gets lost or finds no room is not sent again.
+    /// At most once: an event that is lost or finds no room is not sent again.
     BestEffort,
-    /// Sent again until taken; may arrive more than once.
+    /// At least once: sent again until taken, and may arrive more than once.
     AtLeastOnce,
-    /// Each message is sent again until it is taken, and repeats are recognised: the message takes effect once.
+    /// Exactly once: sent again until taken, and repeats are recognised, so that the message takes effect once.
     #[default]
     ExactlyOnce,
 }
@@ -111,7 +111,7 @@ impl Persistence {
     }
 }
 
-/// A moment, or an amount of time counted from the moment of publication.
+/// A moment, or a length of time after publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Time {
     /// This moment.
@@ -121,7 +121,7 @@ pub enum Time {
 }
 
 impl Time {
-    /// The moment that this time means for a message published at `published`.
+    /// The moment for a message that is published at `published`.
     pub fn from(self, published: Moment) -> Moment {
         match self {
             Self::At(moment) => moment,
@@ -138,14 +138,14 @@ impl Time {
 pub struct Qos {
     /// How hard the bus tries to deliver.
     pub reliability: Reliability,
-    /// Whether the messages of one sender at one priority arrive in the order of publication. A message held back until
-    /// it is valid takes its place in the order then.
+    /// Whether the messages of one sender at one priority arrive in the order of publication. A message that is held
+    /// back takes its place in the order when it becomes valid.
     pub ordered: bool,
     /// Whether the message is kept for agents that are away, and for agents that join later.
     pub persistence: Persistence,
     /// The order in which waiting messages are handed out.
     pub priority: Priority,
-    /// The time before which the message is never handed out, even after it has waited in a queue or a store.
+    /// The time before which the message is never handed out, even if it has waited in a queue or a store.
     pub valid_from: Option<Time>,
     /// The time from which the message is never handed out.
     pub expiry: Option<Time>,

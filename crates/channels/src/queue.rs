@@ -10,7 +10,7 @@ use super::qos::Priority;
 use sealbus_bus::MESSAGE_OVERHEAD;
 use sealbus_bus::Moment;
 
-/// Between two [`FlowReport`]s of one subscription.
+/// The time between two [`FlowReport`]s of one subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The facts that the queue needs about an item.
@@ -22,12 +22,12 @@ pub struct QueueTerms {
     pub valid_from: Option<Moment>,
     /// The moment from which the item is no longer handed out.
     pub expiry: Option<Moment>,
-    /// The bytes that it counts as.
+    /// The bytes that the item counts as.
     pub cost: usize,
 }
 
 impl QueueTerms {
-    /// The rank of a message with this header and this many bytes of payload.
+    /// The terms of a message with this header and this many bytes of payload.
     pub fn new(header: &ChannelHeader, size: usize) -> Self {
         Self {
             priority: header.qos.priority,
@@ -47,22 +47,22 @@ impl From<&ReceivedEvent> for QueueTerms {
 /// The outcome for an item that was [pushed](SubscriptionQueue::push).
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pushed<T> {
-    /// The queue has it; others may have been lost for it.
+    /// The queue has the item. Others may have been lost to make room for it.
     Taken,
     /// The item is lost: it had already expired, or the policy dropped it.
     Lost,
     /// The queue has no room, and its policy pushes back: the publisher must wait.
     Full(T),
-    /// The subscription is disconnected, now or before.
+    /// The subscription is disconnected, just now or earlier.
     Disconnected(T),
 }
 
 /// The reason why an item was not handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The item's time was over.
+    /// The item has expired.
     Expired,
-    /// The policy dropped it.
+    /// The policy dropped the item.
     Dropped,
 }
 
@@ -77,26 +77,26 @@ pub struct QueueCounters {
     pub expired: u64,
     /// Items that the policy dropped.
     pub dropped: u64,
-    /// The number of times that an item was not taken because its publisher had to wait.
+    /// How often an item was not taken, so that its publisher had to wait.
     pub pushed_back: u64,
     /// The number of items that were withheld because the subscription's filter could not be evaluated for them. A
     /// publisher in another process reports such items within a second.
     pub filter_errors: u64,
-    /// The number of items that passed the subscription by, for one of two reasons. Its process was given up for being
-    /// silent, or the subscription pushed back for too long without taking anything.
+    /// The number of items that passed the subscription by, for one of two reasons: its process was given up because it
+    /// was silent, or the subscription pushed back for too long without taking anything.
     pub missed: u64,
 }
 
-/// The log line about a policy that has acted: one line at once, then at most one in ten seconds.
+/// The log line about a policy that has acted: one line at once, then at most one every ten seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowReport {
     /// The policy.
     pub policy: FlowPolicy,
-    /// Items it dropped since the last report.
+    /// The number of items that the policy dropped since the last report.
     pub dropped: u64,
-    /// The number of items whose publisher had to wait, since the last report.
+    /// The number of items whose publisher had to wait since the last report.
     pub pushed_back: u64,
-    /// Whether it ended the subscription.
+    /// Whether the policy ended the subscription.
     pub disconnected: bool,
 }
 
@@ -113,28 +113,28 @@ impl fmt::Display for FlowReport {
     }
 }
 
-/// As small as a cache line: an event goes into many queues, and each has a line of its own to wait for.
+/// An entry fits into a cache line: an event goes into many queues, and each one must fetch its own line.
 struct Entry<T> {
     item: T,
     cost: usize,
     expiry: Option<Moment>,
-    /// Counts up; a lane is sorted by it.
+    /// Counts up. A lane is sorted by it.
     sequence: u64,
 }
 
-/// Where an item waits: among the valid ones of its priority, or held until it is valid.
+/// Where an item waits: among the valid ones of its priority, or held until it becomes valid.
 #[derive(Clone, Copy)]
 enum WaitingIn {
     Lane,
     Held(Moment),
 }
 
-/// A bounded queue of the items that wait for one subscriber. Items of higher priority come out first. Items of one
-/// priority come out in order. An item that is not valid yet is held, and takes its place behind the others once it is
+/// A bounded queue of the items that wait for one subscriber. Items of higher priority come out first, and items of one
+/// priority in order. An item that is not valid yet is held, and takes its place behind the others when it becomes
 /// valid. An expired item never comes out. When there is no room, the [`FlowPolicy`] decides.
 ///
 /// The queue reads no clock: each call gives the time. Items that will not be handed out go to the caller in `lost`, so
-/// that the caller can settle their publishers' accounts.
+/// that it can settle their publishers' accounts.
 pub struct SubscriptionQueue<T> {
     policy: FlowPolicy,
     limits: QueueLimits,
@@ -172,7 +172,7 @@ impl<T> SubscriptionQueue<T> {
         }
     }
 
-    /// Takes an item, or follows the policy.
+    /// Takes an item, or follows the policy if there is no room.
     pub fn push(
         &mut self,
         item: T,
@@ -316,31 +316,31 @@ impl<T> SubscriptionQueue<T> {
         }
     }
 
-    /// The time at which [`advance`](Self::advance) will next have an effect.
+    /// The time at which [`advance`](Self::advance) next has an effect.
     pub fn next_change(&self) -> Option<Moment> {
         let valid = self.held.first_key_value().map(|(key, _)| key.0);
         let expires = self.expiring.first_key_value().map(|(key, _)| key.0);
         valid.into_iter().chain(expires).min()
     }
 
-    /// Whether an item can be handed out without time passing.
+    /// Whether an item can be handed out now.
     pub fn is_ready(&self) -> bool {
         self.events > self.held.len()
     }
 
-    /// Whether an item of this many bytes has room. An empty queue takes any item.
+    /// Whether there is room for an item of this many bytes. An empty queue takes any item.
     pub fn has_room(&self, cost: usize) -> bool {
         self.events == 0
             || (self.events < self.limits.events
                 && self.bytes.saturating_add(cost) <= self.limits.bytes)
     }
 
-    /// The lowest priority of those that can be handed out without time passing.
+    /// The lowest priority of the items that can be handed out now.
     pub(crate) fn lowest_waiting(&self) -> Option<Priority> {
         Priority::new(u8::try_from(self.occupied.trailing_zeros()).ok()?)
     }
 
-    /// Whether an item is held until it is valid.
+    /// Whether an item is held until it becomes valid.
     pub(crate) fn holds_any(&self) -> bool {
         !self.held.is_empty()
     }
@@ -351,7 +351,7 @@ impl<T> SubscriptionQueue<T> {
         self.counters.handed_out += 1;
     }
 
-    /// Items that wait, those that are held included.
+    /// The number of waiting items, including held ones.
     pub fn len(&self) -> usize {
         self.events
     }
@@ -361,7 +361,7 @@ impl<T> SubscriptionQueue<T> {
         self.events == 0
     }
 
-    /// Bytes that wait.
+    /// The bytes of the waiting items.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -371,7 +371,7 @@ impl<T> SubscriptionQueue<T> {
         self.policy
     }
 
-    /// How much it holds.
+    /// How much the queue holds.
     pub fn limits(&self) -> QueueLimits {
         self.limits
     }
@@ -430,7 +430,7 @@ impl<T> SubscriptionQueue<T> {
     }
 
     /// Takes out an item that an item of this priority may displace: the oldest item of the lowest priority that is not
-    /// higher, or else the item that is held back longest.
+    /// higher, or else the item that is held longest.
     fn take_least(&mut self, priority: Priority) -> Option<Entry<T>> {
         let lowest = self.occupied.trailing_zeros() as usize;
         let from_lane = match lowest <= usize::from(priority.get()) {
@@ -465,7 +465,7 @@ impl<T> SubscriptionQueue<T> {
         entry
     }
 
-    /// Something may have been taken out of a lane.
+    /// Notes that something may have been taken out of a lane.
     fn note_lane(&mut self, number: usize) {
         if self.lanes[number].is_empty() {
             self.occupied &= !(1 << number);

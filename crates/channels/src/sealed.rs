@@ -1,11 +1,11 @@
-//! Level `sealed` on channels: events that only the agents which subscribe to them can read.
+//! Level `sealed` on channels: only the agents that subscribe to an event can read it.
 //!
-//! A sealed event travels as an ACL message, the *outer* one, whose content holds the event whole, encrypted under a
-//! secret that MLS (RFC 9420) carries to a group: those that read this channel of this publisher. Changes of the group travel in the same form,
-//! before the events that need them. The author signs the outer message, as at level `signed`. It contains a commitment
-//! to the event, so that a receiver can later show what the author wrote.
+//! A sealed event travels as an ACL message, the *outer* one. Its content holds the whole event, encrypted under a
+//! secret that MLS (RFC 9420) brings to a group: the agents that read this channel of this publisher. Changes of the
+//! group travel in the same form, before the events that need them. The author signs the outer message, as at level
+//! `signed`. It contains a commitment to the event, so that a receiver can later show what the author wrote.
 //!
-//! An [`EventSealer`] has the groups. This module has the form.
+//! An [`EventSealer`] has the groups. This module defines the form.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::path::ChannelPath;
 
 /// The performative of the outer message.
 const SEALED: &str = "sealed";
-/// The version of the form. Version 1 is that of messages to one receiver, and version 2 was that of
-/// events which MLS encrypted whole.
+/// The version of the form. Version 1 is that of messages to one receiver, and version 2 was that of events that MLS
+/// encrypted whole.
 const VERSION: u8 = 3;
 /// The first bytes of the context of an event.
 const CONTEXT: &[u8] = b"sealbus sealed event v1\0";
@@ -35,9 +35,9 @@ pub type GroupName = [u8; GROUP_NAME];
 /// An agent of another process that subscribes to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reader {
-    /// Its name.
+    /// The agent's name.
     pub agent: Arc<str>,
-    /// The session with its process. In another session, the agent may have lost what it knew of groups.
+    /// The session with its process. In another session, the agent may have lost its knowledge of groups.
     pub session: u64,
     /// The beginning of the certificate under which the agent announced its subscription.
     pub since: Option<Timestamp>,
@@ -52,16 +52,16 @@ pub struct EventToSeal<'a> {
     pub channel: &'a ChannelPath,
     /// The message, which names its sender.
     pub message: &'a AclMessage,
-    /// All that may read it, whether their filters want it or not.
+    /// All agents that may read it, whether or not their filters want it.
     pub readers: &'a [Reader],
-    /// The readers whose keys must be known. To others without known keys it is not sealed.
+    /// The readers whose keys must be known. For other readers without known keys, the event is not sealed.
     pub needs: Needs<'a>,
 }
 
 /// The readers whose keys must be known before an event is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs<'a> {
-    /// All of them. The publisher is told of those that are left out.
+    /// All of them. The publisher is told which are left out.
     All,
     /// The one that gets the event. If it cannot read the event, nothing is sealed.
     Reader(&'a str),
@@ -72,13 +72,13 @@ pub enum Needs<'a> {
 /// An event that was sealed.
 #[derive(Clone, Debug)]
 pub struct SealedEvent {
-    /// The changes of the group that must arrive before it, in their order.
+    /// The changes of the group that must arrive before the event, in order.
     pub changes: Vec<GroupChange>,
     /// The outer message.
     pub message: Arc<AclMessage>,
     /// The event itself, for agents of the publisher's process.
     pub inside: Opened,
-    /// The readers that it was not sealed to.
+    /// The readers that the event was not sealed to.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -98,7 +98,7 @@ pub struct LeftOut {
     pub agent: Arc<str>,
     /// Why.
     pub reason: NotSealed,
-    /// Whether its publisher has not been told yet.
+    /// Whether the publisher has not been told yet.
     pub is_news: bool,
 }
 
@@ -111,7 +111,7 @@ pub enum Unsealed {
     Failed(NotSealed),
 }
 
-/// A sealed event as failures tell of it: by its conversation, as the outer message of a sealed direct message does.
+/// The part of a sealed event that failures show: its conversation, as the outer message of a sealed direct message does.
 pub(crate) fn outline(message: &AclMessage) -> AclMessage {
     let mut outline = AclMessage::new(Performative::from(SEALED));
     outline.sender = message.sender.clone();
@@ -129,16 +129,16 @@ pub struct OpenedPart {
     pub failed: BTreeMap<Arc<str>, String>,
 }
 
-/// The service of a process that seals the events of its agents, and opens those for its agents.
+/// The service of a process that seals its agents' events, and opens the events for them.
 pub trait EventSealer: Send + Sync {
-    /// Whether events that do not ask for a level are sealed, too: level `sealed` holds on the platform.
+    /// Whether events that ask for no level are sealed, too, because the platform's level is `sealed`.
     fn is_for_all(&self) -> bool;
 
-    /// Whether this is an agent of the platform itself, whose events all can read.
+    /// Whether this is an agent of the platform itself, whose events everybody can read.
     fn is_of_platform(&self, agent: &str) -> bool;
 
-    /// Seals an event to the group of its readers. The group changes first if other agents read the channel by now. All
-    /// that is returned must be sent, in its order: a change cannot be had again.
+    /// Seals an event to the group of its readers. If other agents read the channel now, the group changes first. Send
+    /// everything that is returned, in order: a change cannot be made a second time.
     ///
     /// # Errors
     /// [`Unsealed`]; then nothing has changed.
@@ -147,11 +147,11 @@ pub trait EventSealer: Send + Sync {
     /// Looks up the keys of readers. Waits a little for an agent that the platform expects.
     fn look_up<'a>(&'a self, readers: &'a [Reader]) -> BoxFuture<'a, ()>;
 
-    /// Opens an event for agents of this process, or takes a change of a group, which brings no event. Each agent opens
-    /// the parts of a publisher and a channel in their order.
+    /// Opens an event for agents of this process, or takes a change of a group, which contains no event. Each agent
+    /// opens the parts of a publisher and a channel in order.
     fn open(&self, part: &SealedPart<'_>, agents: &BTreeSet<Arc<str>>) -> OpenedPart;
 
-    /// These readers could not open what was sealed to them. They join the group anew.
+    /// These readers could not open a part that was sealed to them. They join the group anew.
     fn not_opened(&self, publisher: &str, channel: &str, readers: &BTreeSet<Arc<str>>);
 }
 
@@ -166,7 +166,7 @@ pub struct SealedPart<'a> {
     pub group: GroupName,
     /// Its kind.
     pub kind: PartKind,
-    /// The bytes of MLS.
+    /// The bytes that MLS made.
     pub bytes: &'a [u8],
 }
 
@@ -181,7 +181,7 @@ pub enum PartKind {
     Welcome,
 }
 
-/// An event's encoding before it is sealed.
+/// An event, encoded and ready to be sealed.
 #[derive(Clone, Debug)]
 pub struct Inside {
     /// The bytes to seal: the salt and the message.
@@ -193,7 +193,7 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// The encoding of an event, with a new salt.
+    /// Encodes an event, with a new salt.
     ///
     /// # Errors
     /// If the message cannot be encoded.
@@ -287,10 +287,10 @@ impl<'a> SealedPart<'a> {
         ])
     }
 
-    /// The event, from the bytes that were sealed.
+    /// The event, from its decrypted bytes.
     ///
     /// # Errors
-    /// If they are no message of the publisher, or it committed to another one.
+    /// If they are not a message of the publisher, or the publisher committed to another one.
     pub fn opened(&self, inside: Vec<u8>) -> Result<Opened, String> {
         let malformed = || "what is sealed is no event".to_owned();
         let inside = Bytes::from(inside);

@@ -1,4 +1,4 @@
-//! Filters: their meaning, also against a second implementation of CEL, the places of their faults, and their low cost.
+//! Filters: their meaning, also compared with a second implementation of CEL; the places of their faults; and their low cost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -181,7 +181,7 @@ fn hostile_expressions_are_refused_or_cut_off() {
     ] {
         assert!(ChannelFilter::new(&text).is_err(), "{text}");
     }
-    // A long chain is not a deep one.
+    // A long chain is not nested.
     let chain = vec!["priority == 7"; 100].join(" && ");
     assert_eq!(evaluate(&chain), Ok(true));
 
@@ -263,7 +263,7 @@ fn each_look_at_an_encoded_message_is_paid_for() {
     }
 }
 
-/// Expressions that both implementations know. `properties` holds what `message` has, under the names without `X-`.
+/// Expressions that both implementations know. `properties` has the parameters of `message`, by their names without `X-`.
 fn operand() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![
         "0",
@@ -446,15 +446,15 @@ fn reference(text: &str) -> Result<bool, String> {
 
 #[test]
 fn a_second_implementation_of_the_language_agrees() {
-    // The other parser wants more stack than a test's thread has.
+    // The other parser needs more stack than a test's thread has.
     let compare = || {
         let config = ProptestConfig::with_cases(3_000);
-        // The same expressions every time, so that what is counted below is the same too.
+        // The same expressions every time, so that the counts below are the same, too.
         let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         let decided = std::cell::Cell::new(0);
         TestRunner::new_with_rng(config, random)
             .run(&condition(), |text| {
-                // An expression that can never be a condition is refused before there is a message.
+                // An expression that can never be a condition is refused before it is evaluated for a message.
                 if let Ok(filter) = ChannelFilter::new(&text) {
                     let ours = filter.matches(&header(), &message().view());
                     let theirs = reference(&text);

@@ -1,4 +1,4 @@
-//! The compiled rules about channels, against the rules read one by one.
+//! The compiled rules about channels, compared with the rules read one by one.
 
 #![allow(clippy::unwrap_used)]
 

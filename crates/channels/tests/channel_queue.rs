@@ -1,4 +1,4 @@
-//! The queue of a subscription, against a plain model of its promises.
+//! The queue of a subscription, compared with a simple model of its promises.
 
 #![allow(clippy::unwrap_used)]
 
@@ -104,7 +104,7 @@ fn a_full_queue_does_what_its_policy_says() {
 
     assert_eq!(oldest.push(3, terms(4), at(0), &mut lost), Pushed::Taken);
     assert_eq!(std::mem::take(&mut lost), [(1, Loss::Dropped)]);
-    // More urgent work stays.
+    // More urgent items stay.
     assert_eq!(oldest.push(4, terms(3), at(0), &mut lost), Pushed::Lost);
     assert_eq!(std::mem::take(&mut lost), [(4, Loss::Dropped)]);
     assert_eq!(

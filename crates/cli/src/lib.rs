@@ -24,7 +24,7 @@ use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::Output;
 
-/// Runs the command that the process's arguments are, to its end. The program `sealbus` does nothing else.
+/// Runs the command in the process's arguments, to its end. The program `sealbus` does nothing else.
 pub fn main() -> ExitCode {
     // A shell that asks for candidates gets them, and the program ends.
     CompleteEnv::with_factory(Arguments::command)

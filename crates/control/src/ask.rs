@@ -1,11 +1,11 @@
-//! Requests that name their answers.
+//! Requests whose types name their answers.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Fault;
 
-/// A request to another part of the platform. Its type names its answer.
+/// A request to another part of the platform. Its type names the type of its answer.
 pub trait Ask: Into<Self::Requests> {
     /// The requests of its conversation, as they travel.
     type Requests: Serialize;
@@ -23,10 +23,10 @@ pub trait Ask: Into<Self::Requests> {
     }
 }
 
-/// Declares a conversation. The first block lists the requests, each with the type of its answer. It becomes an enum for
-/// the wire, and a module with one [`Ask`] for each request. The second block lists the answers. They become an enum,
-/// which converts from and to the types of its kinds; `()` stands for a kind without contents. The texts in parentheses
-/// are the members of the JSON that name the kind.
+/// Declares a conversation. The first block lists the requests, each with the type of its answer. It becomes an enum
+/// for the wire, and a module with one [`Ask`] for each request. The second block lists the answers. They become an
+/// enum with conversions from and to the types of its kinds; `()` stands for a kind without contents. The texts in
+/// parentheses are the JSON members that name the kind.
 macro_rules! conversation {
     (
         $(#[doc = $asked:literal])+

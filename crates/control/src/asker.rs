@@ -1,4 +1,4 @@
-//! The asking side of a conversation over any transport: it numbers requests, and gives each its answer.
+//! The asking side of a conversation over any transport: it numbers requests, and matches the answers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 
 use crate::{Fault, FaultCode};
 
-/// Most requests that wait for answers. Further requests are refused.
+/// The most requests that wait for answers. Further requests are refused.
 const MOST_PENDING: usize = 100_000;
 
-/// The JSON of an answer, or the fault instead of it.
+/// The JSON of an answer, or the fault in its place.
 pub(crate) type Answered = Result<Box<str>, Fault>;
 
 /// Numbers requests, and hands out the answers. Clones are the same asker.
@@ -49,7 +49,7 @@ impl Asker {
     /// from that peer.
     pub(crate) fn answered(&self, number: u64, answer: impl FnOnce(&str) -> Option<Answered>) {
         if let Some((waiting, answer)) = self.0.lock().answered(number, answer) {
-            // The asker may have given up meanwhile.
+            // The asker may have given up in the meantime.
             let _ = waiting.send(answer);
         }
     }
@@ -90,7 +90,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// The requests that wait for answers, each with the asked peer and the task that waits.
+/// The requests that wait for answers, each with the asked peer and the waiting task.
 struct Pending<W> {
     next: u64,
     waiting: HashMap<u64, (String, W)>,
@@ -144,7 +144,7 @@ impl<W> Pending<W> {
     }
 }
 
-/// The fault of a request whose answer cannot come any more.
+/// The fault of a request whose answer can no longer come.
 pub(crate) fn gone() -> Fault {
     Fault::new(
         FaultCode::Unavailable,

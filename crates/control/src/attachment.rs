@@ -27,7 +27,8 @@ conversation! {
             /// The process's clock.
             now: UnixMillis,
             /// The text that the process has just written into [`MARK`] in its program's folder. A program without unix
-            /// sockets comes over the network, and its node knows it by that: no other program can write there.
+            /// sockets comes over the network, and its node recognises it by this text, because no other program can
+            /// write there.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             mark: Option<String>,
         } -> Box<Welcome>;
@@ -42,10 +43,10 @@ conversation! {
         PublishKey {
             /// Local name.
             agent: String,
-            /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey), and the key package after it.
+            /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey), followed by the key package.
             key: Blob,
         } -> ();
-        /// The key for sealed messages that an agent stated last.
+        /// The key for sealed messages that an agent has stated last.
         EncryptionKey {
             /// Local name.
             agent: String,
@@ -55,9 +56,9 @@ conversation! {
             /// The address to which others connect.
             address: SocketAddr,
         } -> ();
-        /// Agents of this process use channels from now on. The others whose agents do come as
-        /// [`AttachmentNotice::ProcessesAre`], and later changes as [`AttachmentNotice::ProcessesJoined`] and
-        /// [`AttachmentNotice::ProcessesEnded`]; they hear of this one. The answer comes once they have. A process
+        /// Agents of this process use channels from now on. The process is told of the other such processes: first all
+        /// of them ([`AttachmentNotice::ProcessesAre`]), then changes ([`AttachmentNotice::ProcessesJoined`],
+        /// [`AttachmentNotice::ProcessesEnded`]). The others are told of this one, and then the answer comes. A process
         /// asks again if the others were not known when it attached again.
         UseChannels -> ();
         /// The place of an agent. Later changes come as [`AttachmentNotice::DirectoryChanged`].
@@ -67,8 +68,8 @@ conversation! {
         } -> AgentLocation;
         /// The whole deny list, because changes to it did not fit the list that the process holds.
         DenyList -> Blob;
-        /// An event in the life of an agent of this process. The answer comes when the platform has taken the report:
-        /// from a node on, the node tells the Master; on an embedded platform it is the AMS itself.
+        /// An event in the life of an agent of this process. The answer comes when the platform has taken the report. A
+        /// node then tells the Master; on an embedded platform the AMS itself takes it.
         Report {
             /// Local name.
             agent: String,
@@ -80,24 +81,26 @@ conversation! {
             /// The refusals since the last report.
             records: Vec<RefusalRecord>,
         } -> ();
-        /// A part of the frozen agents, after [`AttachmentNotice::Freeze`]. A part that comes again, because the answer was
-        /// lost, changes nothing. The answer says that the node has the part, and after the last one that it has not given
-        /// the move up. [`FaultCode::BadRequest`](crate::FaultCode::BadRequest) means that the agents go on in the process.
+        /// A part of the frozen agents, after [`AttachmentNotice::Freeze`]. A part that comes again, because the answer
+        /// was lost, changes nothing. The answer says that the node has the part; after the last part it also says that
+        /// the node has not given up the move. [`FaultCode::BadRequest`](crate::FaultCode::BadRequest) means that the
+        /// agents go on in the process.
         Frozen {
             /// The number of the freeze.
             freeze: u64,
             /// The part.
             part: FrozenPart,
         } -> ();
-        /// Messages from its agents that must be kept for their receivers. The answer comes once all kept messages are on
-        /// disk. For each message it says why the message is not kept, if it is not. A message that was given before, by
-        /// its origin and sequence number, is kept once.
+        /// Messages from its agents that must be kept for their receivers, and failure notices that came too late for
+        /// agents handed in for a move to take along. The answer comes once all kept messages are on disk. For each
+        /// message, it is the reason why the message is not kept, if it is not. A message that was given before, with the
+        /// same origin and sequence number, is kept once.
         Post {
-            /// In the order they were sent.
+            /// The messages, in the order in which they were sent.
             letters: Vec<PostedLetter>,
         } -> Vec<Option<Fault>>;
-        /// The outcomes of letters that were delivered to this process. Once the answer is there they do not come again,
-        /// unless they were [left](LetterOutcome::Left).
+        /// The outcomes of letters that were delivered to this process. Once the answer has come, these letters do not
+        /// come again, unless they were [left](LetterOutcome::Left).
         Letters {
             /// Local name of the receiver.
             agent: String,
@@ -114,7 +117,7 @@ conversation! {
             request: LogRequest,
         } -> LogAnswer;
         /// The agents of this process cannot be moved. The answer says whether the node has them nevertheless, because
-        /// they were handed in before: then it answers for what they have not read, and the process does not.
+        /// they were handed in before. If so, the node answers their unread messages, and the process does not.
         NotFrozen {
             /// The reason.
             reason: String,
@@ -165,11 +168,11 @@ pub enum AgentReport {
     },
 }
 
-/// Most characters of an agent's error.
+/// The most characters of an agent's error.
 const LONGEST_ERROR: usize = 1024;
 
 impl AgentReport {
-    /// The report with an error that is bounded and cannot steer a terminal. The text comes from the agent's process.
+    /// The same report, with an error that is limited and cannot control a terminal. The text comes from the agent's process.
     #[must_use]
     pub fn bounded(self) -> Self {
         match self {
@@ -181,13 +184,13 @@ impl AgentReport {
     }
 }
 
-/// Most bytes of the serialised agents of one process.
+/// The most bytes of the serialised agents of one process.
 pub const MOST_FROZEN: usize = 256 * 1024 * 1024;
 
 /// A part of the serialised `Vec<FrozenAgent>`. Parts come in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrozenPart {
-    /// Counted from 0.
+    /// The index of the part, counted from 0.
     pub index: u32,
     /// Whether more parts follow.
     pub more: bool,
@@ -200,18 +203,18 @@ pub struct FrozenPart {
 pub struct Welcome {
     /// The platform.
     pub platform: PlatformDescription,
-    /// The node it is attached to.
+    /// The node to which it is attached.
     pub node: String,
     /// This process's name, as certified.
     pub process: String,
-    /// Local names of the agents it may run, in the manifest's order.
+    /// Local names of the agents that it may run, in the manifest's order.
     pub agents: Vec<String>,
-    /// Its address, as it appears in certificates. The process must listen there too.
+    /// Its address, as it appears in certificates. The process must also listen there.
     pub address: IpAddr,
     /// The whole signed deny list in force.
     pub deny_list: Blob,
-    /// The present processes whose agents use channels; none if this process has not [said](AttachmentRequest::UseChannels)
-    /// to the node that it does, or if the node does not know them.
+    /// The present processes whose agents use channels; `None` if this process has not
+    /// [told](AttachmentRequest::UseChannels) the node that its own do, or if the node does not know them.
     #[serde(default)]
     pub processes: Option<Vec<ProcessContact>>,
     /// The rules for all processes.
@@ -221,8 +224,8 @@ pub struct Welcome {
     pub reattach: String,
     /// Whether the process must restore agents that moved here ([`AttachmentRequest::Inherit`]).
     pub inherits: bool,
-    /// Whether the platform is so small that each process says at once that its agents use channels. Then they can begin to
-    /// use them while no Master can be reached.
+    /// Whether the platform is so small that each process says at once that its agents use channels. They can then
+    /// begin to use them while no Master can be reached.
     #[serde(default)]
     pub all_use_channels: bool,
 }
@@ -240,7 +243,7 @@ pub enum AttachmentNotice {
     },
     /// Stop delivering, save every agent and answer with [`AttachmentRequest::Frozen`]. An earlier freeze is over.
     Freeze {
-        /// The number of this freeze, so that nothing of an earlier one is taken for a part of it.
+        /// The number of this freeze, so that parts of an earlier one are not taken for its own.
         freeze: u64,
     },
     /// The move failed. Go on as if there had been no [`AttachmentNotice::Freeze`].
@@ -250,7 +253,7 @@ pub enum AttachmentNotice {
         /// The list.
         list: Blob,
     },
-    /// Agents that this process asked for have moved.
+    /// Agents that this process has asked for have moved.
     DirectoryChanged {
         /// The changes.
         changes: Vec<DirectoryChange>,
@@ -260,7 +263,7 @@ pub enum AttachmentNotice {
         /// The processes.
         processes: Vec<ProcessContact>,
     },
-    /// Processes whose agents use channels, and that can be reached now.
+    /// Processes whose agents use channels and that can be reached now.
     ProcessesJoined {
         /// The processes.
         processes: Vec<ProcessContact>,
@@ -274,7 +277,7 @@ pub enum AttachmentNotice {
     Letters {
         /// Local name of the receiver.
         agent: String,
-        /// In order.
+        /// The letters, in order.
         letters: Vec<DeliveredLetter>,
     },
     /// Processes that have ended. Some of them may be unknown to this one.

@@ -1,5 +1,5 @@
-//! The conversations of nodes and agents with the CA service: the JSON content of ACL messages to `ca@hap`, as those with the
-//! Master ([`node`](super::node)).
+//! The conversations of nodes and agents with the CA service: the JSON content of ACL messages to `ca@hap`, like those
+//! with the Master ([`node`](super::node)).
 
 use sealbus_seal::{CertificateChain, CertificateError};
 use serde::{Deserialize, Serialize};
@@ -17,15 +17,15 @@ conversation! {
             /// The node's signed request, a [`Vouching`](crate::statement::Vouching).
             voucher: Signed,
         } -> IssuedChain;
-        /// A workload token for the agent that asks.
+        /// A workload token for the asking agent.
         WorkloadToken {
-            /// Whom the token is for.
+            /// The audience of the token.
             audience: String,
-            /// The agent of the platform, by its local name, for which an agent asks that stands for a neighbour.
+            /// The local name of the agent that asks, if the requester stands for a neighbour and asks for that agent.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             asker: Option<String>,
         } -> WorkloadToken;
-        /// The keys against which workload tokens are checked.
+        /// The keys with which workload tokens are checked.
         WorkloadIssuer -> WorkloadIssuer;
     }
     /// The answers of `ca@hap`.
@@ -41,17 +41,17 @@ conversation! {
 pub struct IssuedChain {
     /// The certificate chain (DER, leaf first).
     pub chain: Vec<Blob>,
-    /// The proof that the certificate is in the issuance log, for those that believe no other
+    /// The proof that the certificate is in the issuance log, for verifiers that require it
     /// ([`Inclusion`](sealbus_proof::Inclusion)).
     pub inclusion: Option<Blob>,
 }
 
-/// A part of the certificate chains that a node keeps of one of its processes.
+/// A part of the certificate chains that a node keeps for one of its processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificatePage {
-    /// The chains, in their wire form. The process's own is the first in the first part.
+    /// The chains, in their wire form. The first chain of the first part is the process's own.
     pub chains: Vec<Blob>,
-    /// The agent after which the next part begins; none in the last part.
+    /// The agent after which the next part begins; `None` in the last part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

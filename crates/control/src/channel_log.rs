@@ -11,13 +11,13 @@ use crate::ask::conversation;
 conversation! {
     /// The questions to the logs of one node.
     pub enum LogRequest in ask ("log") {
-        /// Events of a process's agents to keep. Only the process's own node takes them. The answer comes once all kept
-        /// events are on disk, in the order of the events.
+        /// Events of a process's agents to keep. Only the process's own node accepts them. The answer comes once all
+        /// kept events are on disk, in the order of the events.
         Keep {
-            /// In the order they were published.
+            /// The events, in the order in which they were published.
             events: Vec<PostedEvent>,
         } -> Vec<KeepOutcome>;
-        /// The beginning of a durable subscription, in microseconds since 1970; none if there is no such subscription.
+        /// The beginning of a durable subscription, in microseconds since 1970; `None` if there is no such subscription.
         Since {
             /// Local name of the subscription's agent.
             agent: String,
@@ -38,28 +38,28 @@ conversation! {
             /// By channel: all events before this number are handled.
             cursors: BTreeMap<String, u64>,
         } -> ();
-        /// Whether an event passes filters, for a process that evaluates none itself. Only the process's own node takes the
-        /// question. The verdicts are those of the first filters, at least one. If the filters cost too much together, some are
-        /// left, for another question.
+        /// Whether an event passes filters, for a process that does not evaluate filters itself. Only the process's own
+        /// node accepts the question. The answer has the verdicts of the first filters, at least one. If the filters
+        /// together cost too much, the rest needs another question.
         Judge {
             /// Local name of the agent that publishes or subscribes.
             agent: String,
             /// The filter expressions.
             filters: Vec<String>,
-            /// A [`Frame::Keep`](sealbus_channels::frame::Frame::Keep), kept or not. Without it the verdicts say only whether
-            /// the expressions are filters.
+            /// A [`Frame::Keep`](sealbus_channels::frame::Frame::Keep), kept or not. Without it, the verdicts only say
+            /// whether the expressions are valid filters.
             #[serde(default)]
             event: Option<Blob>,
         } -> Vec<FilterVerdict>;
         /// The kept events, for operators.
         List -> Vec<KeptLog>;
         /// Messages that agents of the process received, to be recorded with their proofs. Only the process's own node
-        /// takes them. The answer comes once all of them are on disk.
+        /// accepts them. The answer comes once all of them are on disk.
         Record {
-            /// In the order they came.
+            /// The messages, in the order in which they came.
             messages: Vec<RecordedMessage>,
         } -> ();
-        /// A page of the kept messages that bear their authors' proofs, for operators.
+        /// A page of the kept messages with their authors' proofs, for operators.
         Evidence {
             /// The question.
             question: EvidenceQuestion,
@@ -82,9 +82,9 @@ conversation! {
 pub struct PostedEvent {
     /// Local name of its publisher.
     pub publisher: String,
-    /// A [`Frame::Keep`](sealbus_channels::frame::Frame::Keep). Its stamp names the process that submits it, by a
-    /// number of the process's own, and how many events that process submitted before. By both, the log recognises an
-    /// event that it has already had.
+    /// A [`Frame::Keep`](sealbus_channels::frame::Frame::Keep). Its stamp has a number that the submitting process
+    /// chose, and how many events that process submitted before. By both, the log recognises an event that it has
+    /// already had.
     pub frame: Blob,
 }
 
@@ -109,28 +109,28 @@ pub enum KeepOutcome {
 pub struct FilterVerdict {
     /// Whether the event passes.
     pub passes: bool,
-    /// Why the expression is no filter, or cannot be evaluated for the event; then the event does not pass.
+    /// Why the expression is not a filter, or cannot be evaluated for the event; the event then does not pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// The position at which a subscription begins in a log that it has not read.
+/// The position at which a subscription begins in a log that it has not read before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum LogStart {
-    /// The events kept since the subscription was made.
+    /// With the events kept since the subscription was made.
     Now,
-    /// The events kept since a time.
+    /// With the events kept since a time.
     Since {
         /// The time.
         time: UnixMillis,
     },
-    /// The latest events.
+    /// With the latest events.
     Last {
-        /// Their number.
+        /// The number of events.
         count: u64,
     },
-    /// The events from a number on.
+    /// With the events from a number on.
     Number {
         /// The number.
         number: u64,
@@ -144,7 +144,7 @@ pub struct LogQuestion {
     pub agent: String,
     /// The channels.
     pub pattern: String,
-    /// The filter expression; empty: everything.
+    /// The filter expression; empty: all events.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub filter: String,
     /// The subscription's durable name, if it has one.
@@ -152,22 +152,22 @@ pub struct LogQuestion {
     pub durable: Option<String>,
     /// The position at which it begins.
     pub start: LogStart,
-    /// The key of which only the last event of each value is wanted, of those read for this answer.
+    /// If set, only the last event of each value of this key is wanted, among those read for this answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_per: Option<String>,
-    /// When the subscription was made, in microseconds since 1970. A durable subscription counts from its first life.
+    /// When the subscription was made, in microseconds since 1970; for a durable one, in its first life.
     pub began: u64,
     /// Whether the subscription existed before, in another process.
     #[serde(default)]
     pub resumes: bool,
-    /// The next number by channel. Absent means that the subscription begins. A channel that is missing came later.
+    /// The number of the next event, by channel. `None`: the subscription begins. A channel that is missing came later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub positions: Option<BTreeMap<String, u64>>,
-    /// Most events to return.
+    /// The most events to return.
     pub events: u32,
-    /// Most bytes to return, unless the first event has more.
+    /// The most bytes to return, unless the first event has more.
     pub bytes: u32,
-    /// Milliseconds to wait for events.
+    /// How long to wait for events, in milliseconds.
     pub wait: u64,
 }
 
@@ -178,21 +178,21 @@ pub struct LogPiece {
     pub channel: String,
     /// The events.
     pub events: Vec<StoredEvent>,
-    /// Number of the next event to read.
+    /// The number of the next event to read.
     pub next: u64,
-    /// Whether more was kept than could be read for this answer.
+    /// Whether the log has more than fits into this answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_more: bool,
-    /// The number of events after these and before `next` that were not kept long enough.
+    /// The number of events after these and before `next` that were removed before they could be read.
     #[serde(default)]
     pub missed: u64,
-    /// The number of events for which the filter could not be evaluated. They are not among these.
+    /// The number of events for which the filter could not be evaluated. They are not included.
     #[serde(default)]
     pub filter_errors: u64,
     /// The reason for the first of them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub filter_problem: String,
-    /// The reason why the events from `next` on cannot be read, if they cannot.
+    /// Why the events from `next` on cannot be read, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
@@ -204,30 +204,30 @@ pub struct StoredEvent {
     pub number: u64,
     /// The frame as submitted: see [`PostedEvent::frame`].
     pub frame: Blob,
-    /// Whether the durable subscription may have had it before.
+    /// Whether the durable subscription may already have had it.
     #[serde(default)]
     pub again: bool,
-    /// The number of events before it that were not kept long enough.
+    /// The number of events before it that were removed before they could be read.
     #[serde(default)]
     pub missed: u64,
 }
 
-/// The events that a node keeps of a channel.
+/// The events of a channel that a node keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptLog {
     /// The channel.
     pub channel: String,
     /// The node.
     pub node: String,
-    /// Events.
+    /// The number of events.
     pub events: u64,
-    /// Bytes on disk.
+    /// The number of bytes on disk.
     pub bytes: u64,
-    /// Number of the oldest event.
+    /// The number of the oldest event.
     pub first: u64,
-    /// Number of the next event.
+    /// The number of the next event.
     pub next: u64,
-    /// Bytes that were cut off when the node opened the log. They had not been acknowledged.
+    /// The bytes that were cut off when the node opened the log. They had not been acknowledged.
     pub torn: u64,
     /// The damage, if there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

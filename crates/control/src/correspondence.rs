@@ -1,6 +1,6 @@
-//! Requests and answers between the platform's own agents, as ACL messages over the bus. The content is JSON, the
-//! ontology [`ONTOLOGY`]. The answer to a `request` is `inform` or, with a [`Fault`], `failure`. If a request could not
-//! be delivered, the AMS answers with `failure`.
+//! Requests and answers between the platform's own agents, as ACL messages over the bus. The content is JSON, and the
+//! ontology is [`ONTOLOGY`]. The answer to a `request` is `inform` or, with a [`Fault`], `failure`. If a request could
+//! not be delivered, the AMS answers with `failure`.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,33 +17,33 @@ use crate::text::excerpt;
 use crate::turns::{Turn, Turns};
 use crate::{Fault, FaultCode, Term};
 
-/// The user-defined parameter with the term of the Master that asks, where there may be several.
+/// The user-defined parameter with the term of the asking Master, if there may be several.
 const TERM: &str = "X-term";
 /// How long the asker may take to make room for the answer.
 const ANSWERING: Duration = Duration::from_secs(30);
-/// Most characters of a receiver in the log.
+/// The most characters of a receiver in the log.
 const LONGEST_NAME: usize = 256;
-/// Room for what is added to a message when it is sent.
+/// The room for what is added to a message when it is sent.
 const ADDED: usize = 1024;
 
-/// The asking end of one of the platform's agents. It also sorts the agent's messages.
+/// The asking side of one of the platform's agents. It also sorts the agent's messages.
 #[derive(Clone)]
 pub struct Correspondent {
     outbox: Arc<Outbox>,
-    /// The beginning of the `reply-with` of its requests. It distinguishes answers to this life of the agent from
-    /// answers to an earlier one. The request's number follows.
+    /// The beginning of the `reply-with` of its requests, which the request's number follows. It distinguishes answers
+    /// to this life of the agent from answers to an earlier one.
     life: Arc<str>,
     asker: Asker,
-    /// The term of the Master that asks.
+    /// The term of the asking Master.
     term: Option<Term>,
 }
 
 /// A request from another agent that needs an answer.
 #[derive(Debug)]
 pub struct Enquiry {
-    /// Local name of the asker, as far as the bus knows it; the whole name if the asker is of another platform.
+    /// Local name of the asker, as far as the bus knows it; the whole name if the asker belongs to another platform.
     pub from: String,
-    /// The term in which a Master asks, where there may be several.
+    /// The term in which the Master asks, if there may be several.
     pub term: Option<Term>,
     content: String,
     reply: EnquiryReply,
@@ -76,7 +76,7 @@ impl Correspondent {
         }
     }
 
-    /// The same, for a Master that asks in its term.
+    /// The same correspondent, for a Master that asks in its term.
     #[must_use]
     pub fn in_term(self, term: Option<Term>) -> Self {
         Self { term, ..self }
@@ -202,15 +202,15 @@ impl Correspondent {
     }
 }
 
-/// An answer to the sender of a message alone. A `reply-to` may name agents that the sender must not write to.
+/// An answer that goes only to the sender of a message. A `reply-to` may name agents that the sender must not write to.
 fn answer(message: &AclMessage, performative: Performative) -> AclMessage {
     let mut answer = message.create_reply(performative);
     answer.receivers = message.sender.iter().cloned().collect();
     answer
 }
 
-/// The sender of a message: the local name of an agent of this platform, or the whole name of another. A whole name is
-/// never a local one, because it has an `@`. At the levels with proof the claimed name is proved; otherwise the bus
+/// The sender of a message: the local name of an agent of this platform, or the whole name of any other. A whole name
+/// is never a local one, because it has an `@`. At levels with proof, the claimed name is proved; otherwise the bus
 /// would have refused the message.
 fn sender(message: &AclMessage, provenance: &Provenance, platform: &str) -> String {
     if matches!(provenance, Provenance::Platform) {
@@ -250,7 +250,7 @@ fn answer_of(message: &AclMessage, notice: bool, asked: &str) -> Answered {
 }
 
 impl Enquiry {
-    /// Refuses the request at once. An asker without room for the answer does not learn of it.
+    /// Refuses the request at once. If the asker has no room for the answer, it is not told.
     fn refuse(self, fault: &Fault) {
         let EnquiryReply {
             outbox,
@@ -277,13 +277,13 @@ impl EnquiryReply {
         self.send_if(result, |_| Ok(())).await;
     }
 
-    /// Sends the answer to a request that has its sender's turn. If it finds no room, and too many bytes of answers wait for
-    /// the sender, the answer is lost.
+    /// Sends the answer to a request that has its sender's turn. If there is no room, and too many bytes of answers
+    /// already wait for the sender, the answer is lost.
     pub async fn send_in(self, turn: &Turn, result: Result<impl Serialize, Fault>) {
         self.send_if(result, |bytes| turn.holds(bytes)).await;
     }
 
-    /// Sends the answer. It waits for room if `may_wait`, which is given its length.
+    /// Sends the answer. If there is no room, it waits if `may_wait` allows this for its length.
     async fn send_if(
         mut self,
         result: Result<impl Serialize, Fault>,
@@ -322,7 +322,7 @@ impl EnquiryReply {
     }
 }
 
-/// Refuses a message that is too large for other processes. The bus may find that when nobody is left whom it could tell.
+/// Refuses a message that is too large for other processes. The bus might find out only when nobody is left to be told.
 fn check_size(outbox: &Outbox, message: &AclMessage) -> Result<(), Fault> {
     let Some(transport) = outbox.bus().transport() else {
         return Ok(());
@@ -389,7 +389,7 @@ mod tests {
             let (_, _, reply) = enquiry.open::<serde_json::Value>();
             answering.spawn(async move { reply.send_in(&turn, Ok("x".repeat(LONG))).await });
         }
-        // Those that may not wait end at once, and those that wait would do so for long.
+        // Answers that may not wait end at once, and those that wait would do so for long.
         let mut ended = 0;
         for _ in 0..1000 {
             ended += usize::from(answering.try_join_next().is_some());
@@ -427,7 +427,7 @@ mod tests {
         assert_eq!(from("ams@elsewhere"), "ams@elsewhere");
         assert_eq!(from("ams@factory@elsewhere"), "ams@factory@elsewhere");
         assert_eq!(from("ams@Factory"), "ams@Factory");
-        // Without a platform the name belongs to no agent.
+        // Without a platform, the name belongs to no agent.
         assert_eq!(from("ams"), "ams@");
         let message = AclMessage::new(Performative::Inform);
         assert_eq!(sender(&message, &Provenance::Claimed, "factory"), "");

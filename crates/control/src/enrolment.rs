@@ -1,5 +1,5 @@
 //! Joining a platform over TLS. The token's fingerprint pins the server, so a newcomer needs nothing else. A node that
-//! comes back signs with its node key instead of a token.
+//! comes back signs with its node key instead of using a token.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,15 +15,15 @@ conversation! {
         Join {
             /// The token's secret.
             secret: String,
-            /// The requested name. Without it the Master chooses the next free `node-N`.
+            /// The requested name; `None`: the Master chooses the next free `node-N`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             name: Option<String>,
-            /// The node's clock, to tell a wrong clock from a wrong certificate.
+            /// The node's clock, to distinguish a wrong clock from a wrong certificate.
             now: UnixMillis,
             /// The description of the node.
             node: NodeDescription,
-            /// Signing request (PKCS#10 DER) of the node's own key. With this key the node vouches for the requests that it
-            /// carries to the CA.
+            /// Signing request (PKCS#10 DER) for the node's own key. With this key the node vouches for the requests
+            /// that it takes to the CA.
             request: Blob,
         } -> Box<Joined>;
         /// Come back, or renew the node's own certificate.
@@ -31,16 +31,17 @@ conversation! {
             /// A [`Returning`](crate::statement::Returning).
             statement: Signed,
         } -> Box<Joined>;
-        /// A certificate chain (DER, leaf first) for the node's process or agent, while the node has no certificate to ask for one over the bus.
+        /// A certificate chain (DER, leaf first) for the node's process or agent, while the node has no certificate
+        /// with which to ask for one over the bus.
         Certify {
             /// A [`Vouching`](crate::statement::Vouching).
             voucher: Signed,
         } -> IssuedChain;
-        /// Join as a further Master, with a CA of its own, by a one-time token.
+        /// Join as a further Master, with a CA of its own, using a one-time token.
         JoinAsMaster {
             /// The token's secret.
             secret: String,
-            /// Signing request (PKCS#10 DER) of the CA's own key.
+            /// Signing request (PKCS#10 DER) for the CA's own key.
             request: Blob,
             /// The Master's clock.
             now: UnixMillis,
@@ -76,10 +77,10 @@ pub struct Joined {
     pub chain: Vec<Blob>,
     /// The whole signed deny list in force.
     pub deny_list: Blob,
-    /// The Master's term, where there may be several.
+    /// The Master's term, if there may be several Masters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub term: Option<Term>,
-    /// The addresses (`host:port`) of all Masters, where there may be several.
+    /// The addresses (`host:port`) of all Masters, if there may be several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<String>,
 }

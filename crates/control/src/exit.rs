@@ -18,14 +18,14 @@ pub enum Exit {
     },
     /// The kernel ended it because memory ran out.
     OutOfMemory {
-        /// Whether it used more than its own limit. Otherwise all programs of its node, or the machine, used too much.
+        /// Whether it used more than its own limit. If not, all programs of its node, or the machine, used too much.
         own: bool,
     },
-    /// Its node ended it because of its own folder there.
+    /// Its node ended it because its folder there took too much room.
     OutOfDisk {
-        /// Bytes in the folder, or far too many of them. None: it hides some of them from its node.
+        /// The bytes in the folder, at least. `None`: the folder hides some of them from the node.
         held: Option<u64>,
-        /// Most bytes that the folder may have. None: the node's disk is nearly full, and this folder grew most.
+        /// The most bytes that the folder may have. `None`: the node's disk is nearly full, and this folder grew most.
         most: Option<u64>,
     },
     /// The process could not be started.
@@ -91,7 +91,7 @@ impl std::fmt::Display for Exit {
     }
 }
 
-/// A size as it is written in the manifest.
+/// A size, written as in the manifest.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1_073_741_824 => format!("{} MiB", bytes.div_ceil(1 << 20)),

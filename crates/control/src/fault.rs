@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The answer to a refused or failed request: the event and the remedy.
+/// The answer to a request that was refused or failed: what happened, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}{}", self.advice.as_deref().map(|advice| format!(" ({advice})")).unwrap_or_default())]
 pub struct Fault {
     /// The kind of fault, for programs.
     pub code: FaultCode,
-    /// A description of the event and of whom it concerns.
+    /// A description of the event and of those concerned.
     pub message: String,
     /// The remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,19 +25,19 @@ impl Fault {
         }
     }
 
-    /// A fault of this side, which the other side cannot put right.
+    /// A fault of this side, which the other side cannot repair.
     pub fn internal(error: impl std::fmt::Display) -> Self {
         Self::new(FaultCode::Internal, error.to_string())
     }
 
-    /// The fault of an answer to another question.
+    /// The fault of an answer that belongs to another question.
     pub fn other_answer() -> Self {
         let message = "the other side answered something else than was asked";
         Self::new(FaultCode::Internal, message)
             .advise("run the same version of sealbus on both sides: `sealbus version`")
     }
 
-    /// Whether the fault may pass, so that the same request may be granted later.
+    /// Whether the fault may pass, so that the same request may succeed later.
     pub fn may_pass(&self) -> bool {
         matches!(
             self.code,
@@ -63,7 +63,7 @@ impl From<std::convert::Infallible> for Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultCode {
-    /// The request could not be read or makes no sense here.
+    /// The request could not be read, or makes no sense here.
     BadRequest,
     /// A token or ticket is unknown, already used, or expired.
     InvalidSecret,
@@ -73,21 +73,21 @@ pub enum FaultCode {
     IllegalName,
     /// The clocks of both sides differ by more than a certificate allows.
     ClockSkew,
-    /// The CA refused to sign: the Master did not place that agent there.
+    /// The CA refused to sign, because the Master did not place that agent there.
     NotPlaced,
-    /// The asker may not do that.
+    /// The asker is not allowed to do that.
     NotPermitted,
     /// There is no agent, node or process of that name.
     Unknown,
     /// No node can take the agent.
     NoNode,
-    /// The Master does not lead, and did nothing of what was asked: the one that leads takes it.
+    /// The Master does not lead, and has done nothing: the leading Master takes the request.
     NotLeading,
     /// The other side could not be reached in time; asking again may help.
     Unavailable,
     /// The disk is full or the state store failed.
     Storage,
-    /// There is no room for more now; asking again later may help.
+    /// There is no more room now. Asking again later may help.
     Full,
     /// The request or its answer is larger than a message may be.
     TooLarge,

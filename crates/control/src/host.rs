@@ -27,23 +27,23 @@ pub struct Membership {
     pub node: String,
     /// This process's name, as certified.
     pub process: String,
-    /// Local names of the agents it may run, in the manifest's order.
+    /// Local names of the agents that it may run, in the manifest's order.
     pub agents: Vec<String>,
-    /// The address in its certificates. The process must listen there too.
+    /// The address in its certificates. The process must also listen there.
     pub address: IpAddr,
     /// The port to listen on. With 0 the system chooses.
     pub port: u16,
     /// The whole signed deny list at that time. Newer ones come as [`Command::DenyList`].
     pub deny_list: Blob,
-    /// Whether agents moved here. [`dyn Host::inherit`] has their state and mailboxes.
+    /// Whether agents moved here. [`dyn Host::inherit`] returns their state and mailboxes.
     pub inherits: bool,
     /// Whether the process says at once that its agents use channels, as on a small platform.
     pub all_use_channels: bool,
-    /// The other processes whose agents use channels, as [`Command::ProcessesAre`]. This one may be among them.
+    /// The other processes whose agents use channels, as [`Command::ProcessesAre`]. This process may be among them.
     pub processes: Option<Vec<ProcessContact>>,
     /// The rules for all processes at that time. Changes come as [`Command::Rules`].
     pub rules: Rules,
-    /// Whether this process and others can reach each other. It is false on an embedded platform, which needs no mesh
+    /// Whether this process and others can reach each other. False on an embedded platform, which needs no mesh
     /// endpoint.
     pub reachable: bool,
 }
@@ -58,9 +58,9 @@ pub enum Command {
         /// The reason.
         reason: String,
     },
-    /// Stop delivering, let every agent save its state, and answer with one entry an agent: its state and its unread
-    /// messages. From then on, messages that come in are refused as `in transit`, so that their senders hold them.
-    /// Dropping `answer` means that the process cannot be moved.
+    /// Stop delivering, let every agent save its state, and answer with one entry for each agent: its state and its
+    /// unread messages. From then on, refuse incoming messages as `in transit`, so that their senders hold them. If
+    /// `answer` is dropped, the process cannot be moved.
     Freeze {
         /// The channel for the answer.
         answer: oneshot::Sender<Result<Vec<FrozenAgent>, String>>,
@@ -69,12 +69,12 @@ pub enum Command {
     Thaw,
     /// Seal the frozen agents' keys for sealed messages to the process that restores them.
     FormerKeys {
-        /// The stated key of one of these agents there.
+        /// The stated key of one of these agents in that process.
         key: Blob,
         /// The channel for the answer.
         answer: oneshot::Sender<Result<SealedKeys, Fault>>,
     },
-    /// The process attached again, perhaps to a node that was started anew and knows none of its agents: report them.
+    /// The process has attached again, perhaps to a node that was started anew and knows none of its agents: report them.
     AttachedAgain,
     /// A newer signed deny list, which must be verified and obeyed at once: its changes since the last one, or the whole
     /// list.
@@ -86,17 +86,17 @@ pub enum Command {
         /// The messages.
         letters: Vec<DeliveredLetter>,
     },
-    /// Agents that this process asked for have moved.
+    /// Agents that this process has asked for have moved.
     DirectoryChanged(Vec<DirectoryChange>),
-    /// Processes whose agents use channels, and that can be reached now, or at another address.
+    /// Processes whose agents use channels and that can be reached now, or at another address.
     ProcessesJoined(Vec<ProcessContact>),
-    /// All present processes whose agents use channels. Other known processes have ended. `None` means that the platform
-    /// does not know at present: if agents of this process use channels, it must [say so](AttachmentRequest::UseChannels)
-    /// again.
+    /// All present processes whose agents use channels. Other known processes have ended. `None`: the platform does not
+    /// know them at present. If agents of this process use channels, it must then [say
+    /// so](AttachmentRequest::UseChannels) again.
     ProcessesAre(Option<Vec<ProcessContact>>),
-    /// Say that all earlier commands were obeyed.
+    /// Confirm that all earlier commands were obeyed.
     Heard {
-        /// Where to say it.
+        /// The channel for the confirmation.
         answer: oneshot::Sender<()>,
     },
     /// Report the traffic through the process, and watch it for a while if asked to.
@@ -112,27 +112,27 @@ pub enum Command {
     ProcessesEnded(Vec<EndedProcess>),
     /// Another Master leads, or the same one at another place.
     MasterMoved {
-        /// The process in which it was. Nothing waits for it any more.
+        /// The process in which the Master was. Nothing waits for it any more.
         former: EndedProcess,
-        /// Its agents, at their new place.
+        /// The Master's agents, at their new place.
         agents: Vec<DirectoryChange>,
-        /// The channel on which it is told that the process looks for them there from now on.
+        /// The channel to confirm that the process now looks for them there.
         done: oneshot::Sender<()>,
     },
 }
 
 /// The platform, as an agent process sees it: through an attachment to a node, or embedded.
 ///
-/// All requests may be made from several tasks at once. Requests that need the Master fail with
-/// [`FaultCode::Unavailable`] while it is away, and may be repeated later.
+/// Requests may be made from several tasks at once. Requests that need the Master fail with [`FaultCode::Unavailable`]
+/// while it is away, and may be repeated later.
 pub trait Host: Send + Sync + 'static {
     /// The facts learned on joining.
     fn membership(&self) -> &Membership;
 
-    /// Carries out a request of this process. [`dyn Host::ask`] gives each request its own answer.
+    /// Carries out a request of this process. [`dyn Host::ask`] gives each request its own type of answer.
     fn answer(&self, request: AttachmentRequest) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>>;
 
-    /// The program's own folder, which stays for its next start; none if it has none.
+    /// The program's own folder, which is kept for its next start; `None` if it has none.
     fn folder(&self) -> Option<&Path> {
         None
     }
@@ -154,7 +154,7 @@ pub trait Host: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(fault)))
     }
 
-    /// Ends the host's work for a process that has left the platform. Messages that were kept for this run alone are
+    /// Ends the host's work for a process that has left the platform. Messages that were kept only for this run are
     /// removed.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
@@ -169,7 +169,7 @@ impl dyn Host {
     /// Asks the platform.
     ///
     /// # Errors
-    /// Why the platform did not carry out the request.
+    /// The reason why the platform did not carry out the request.
     pub async fn ask<A>(&self, ask: A) -> Result<A::Answer, Fault>
     where
         A: Ask<Requests = AttachmentRequest, Answers = AttachmentAnswer>,
@@ -177,11 +177,11 @@ impl dyn Host {
         A::take(self.answer(ask.into()).await?)
     }
 
-    /// Returns the state and mailboxes of agents that moved here. They must be restored before the process announces its
+    /// Returns the state and mailboxes of agents that moved here. Restore them before the process announces its
     /// address.
     ///
     /// # Errors
-    /// If they cannot be had.
+    /// If they are not available.
     pub async fn inherit(&self) -> Result<Vec<FrozenAgent>, Fault> {
         let mut bytes = Vec::new();
         for index in 0.. {
@@ -204,7 +204,7 @@ impl dyn Host {
     }
 }
 
-/// The error for a request that only a process attached to a node makes.
+/// The error for a request that only a process attached to a node may make.
 pub fn not_attached() -> Fault {
     Fault::new(
         FaultCode::BadRequest,
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use crate::attachment::FrozenPart;
 
-    /// Hands over twice as much as may move.
+    /// Hands over twice as much as may be moved.
     struct Flood;
 
     const PART: usize = MOST_FROZEN / 8;

@@ -5,7 +5,7 @@
 //! - [`node`]: a node and the Master or the CA, as the content of ACL messages;
 //! - [`admin`]: the command line and the Master.
 //!
-//! A request is a type that names its answer: see [`ask`]. [`rpc`] carries requests over a byte stream, and
+//! The type of a request names its answer: see [`ask`]. [`rpc`] carries requests over a byte stream, and
 //! [`correspondence`] carries them as ACL messages over the bus. An agent process sees its platform only through
 //! [`host::Host`]. [`directory`] contains the places of agents: the Master keeps the original, and nodes follow it.
 //!
@@ -60,8 +60,8 @@ pub use sealbus_seal::Term;
 /// Milliseconds since the Unix epoch.
 pub type UnixMillis = u64;
 
-/// The subject of a requested certificate. The signing request itself proves possession of the key and nothing else.
-/// The name is stated beside it and checked against the placement.
+/// The subject of a requested certificate. The signing request only proves possession of the key. The name is stated
+/// beside it, and checked against the placement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Subject {
@@ -82,7 +82,7 @@ pub enum AgentState {
     Initiated,
     /// Running.
     Active,
-    /// Halted by the platform or itself.
+    /// Halted by the platform or by itself.
     Suspended,
     /// Waits for an event.
     Waiting,
@@ -166,10 +166,10 @@ pub struct Rules {
     /// The agents whose received messages nodes record with their proofs.
     #[serde(default, skip_serializing_if = "EvidenceEntry::is_empty")]
     pub evidence: EvidenceEntry,
-    /// The agents of which watchers see less.
+    /// The agents about whom watchers see less.
     #[serde(default, skip_serializing_if = "TapEntry::is_empty")]
     pub tap: TapEntry,
-    /// The rights that operators give other platforms, beside those of the gateway's own configuration.
+    /// The rights that operators give other platforms, in addition to the gateway's own configuration.
     #[serde(default, skip_serializing_if = "GatewayPolicy::is_empty")]
     pub gateway: GatewayPolicy,
 }
@@ -179,7 +179,7 @@ pub struct Rules {
 pub struct WaitingMessage {
     /// The message in FIPA's bit-efficient encoding.
     pub message: Blob,
-    /// The proof of its sender when it came in.
+    /// The proof of its sender when the message came in.
     pub provenance: WaitingProvenance,
 }
 
@@ -187,7 +187,7 @@ pub struct WaitingMessage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "proof", rename_all = "kebab-case")]
 pub enum WaitingProvenance {
-    /// The message was sent within the process that held it.
+    /// The message was sent within the process that had it.
     SameProcess {
         /// The sender's SPIFFE identity.
         identity: String,
@@ -217,7 +217,7 @@ pub enum WaitingProvenance {
 }
 
 impl WaitingProvenance {
-    /// Bytes of the evidence, which count as part of the message.
+    /// The bytes of the evidence, which count as part of the message.
     pub fn size(&self) -> usize {
         match self {
             Self::Signed { evidence, .. } => evidence.0.len(),
@@ -226,16 +226,16 @@ impl WaitingProvenance {
     }
 }
 
-/// The key for sealed messages that an agent stated last.
+/// The key for sealed messages that an agent has stated last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedKey {
-    /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey), and the key package after it; none
-    /// if the agent stated no key.
+    /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey), followed by the key package;
+    /// `None` if the agent has stated no key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Blob>,
 }
 
-/// The keys of a process for sealed messages, sealed to the process that takes its agents over.
+/// The keys of a process for sealed messages, sealed to the process that takes over its agents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedKeys {
     /// An [`Encapsulation`](sealbus_seal::encryption::Encapsulation).
@@ -255,7 +255,7 @@ pub struct FrozenAgent {
     pub mailbox: Vec<WaitingMessage>,
 }
 
-/// A refused message or connection, as counted by the process that refused it.
+/// A refused message or connection, as the process counts it that refused it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusalRecord {
     /// When it last happened.
@@ -272,18 +272,18 @@ pub struct RefusalRecord {
     pub reason: String,
     /// How often it happened since the last report.
     pub count: u64,
-    /// The program whose process reports this, as its node knows it; none if the node or the Master itself refused.
+    /// The program whose process reports this, as its node knows it; `None` if the node or the Master itself refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
 impl RefusalRecord {
-    /// Characters of a name in a record, at most.
+    /// The most characters of a name in a record.
     const NAME: usize = 256;
-    /// The same of a reason.
+    /// The most characters of a reason.
     const REASON: usize = 1024;
 
-    /// The record in texts that are bounded and cannot steer a terminal: others made them.
+    /// The same record, with texts that are limited and cannot control a terminal, because others made them.
     #[must_use]
     pub fn bounded(self) -> Self {
         let name = |name: String| text::excerpt(&name, Self::NAME);
@@ -309,13 +309,13 @@ pub struct PlatformDescription {
     pub roots: Vec<Blob>,
     /// Lifetime of an agent certificate in seconds.
     pub certificate_lifetime: u64,
-    /// Largest ACL message, in bytes.
+    /// The largest ACL message, in bytes.
     pub max_message: u64,
     /// The process of the system agents `ams`, `df` and `operator`. From level `auth` on it has all system agents.
     pub master: ProcessContact,
     /// The process of the control plane's agents, `master` and `ca`.
     pub control: ProcessContact,
-    /// The transport that carries its messages.
+    /// The transport that carries the platform's messages.
     #[serde(default)]
     pub transport: TransportDescription,
 }
@@ -329,15 +329,15 @@ impl PlatformDescription {
             .filter(|level: &SecurityLevel| level.authenticates())
     }
 
-    /// Whether the control plane has links of its own, because the level of agents' messages is below `auth`. Then its
-    /// processes and those of agents do not reach each other.
+    /// Whether the control plane has links of its own, because agents' messages have a level below `auth`. Its
+    /// processes and those of agents then do not reach each other.
     pub fn is_control_apart(&self) -> bool {
         self.authenticated().is_none()
     }
 
     /// The platform as the processes of its control plane see it. Orders to nodes, and the nodes' reports to the
-    /// Master, always travel at level `auth`. If agents' messages travel at a lower level, the control plane has mesh
-    /// links of its own. They are signed at most: nodes read what the Master writes to them.
+    /// Master, always have level `auth` at least. If agents' messages have a lower level, the control plane has mesh
+    /// links of its own. Its messages are signed at most, because nodes read what the Master writes to them.
     pub fn control_plane(&self) -> Self {
         let (level, transport) = match self.authenticated() {
             Some(level) => (level.min(SecurityLevel::Signed), self.transport.clone()),
@@ -351,7 +351,7 @@ impl PlatformDescription {
         .for_control()
     }
 
-    /// The same platform for a process with agents of the control plane, whose messages may be longer than those of others.
+    /// The same platform, for a process with agents of the control plane, whose messages may be longer than those of others.
     #[must_use]
     pub fn for_control(self) -> Self {
         Self {
@@ -361,8 +361,8 @@ impl PlatformDescription {
     }
 }
 
-/// Length of the longest message that the control plane always carries, in bytes, however short the agents' messages must be.
-/// Such a message holds all that a process sends in one frame.
+/// The longest message that the control plane always carries, in bytes, however short the agents' messages must be. It
+/// holds everything that a process can send in one frame.
 const CONTROL_MESSAGE: u64 = rpc::LONGEST_FRAME as u64 + (1 << 20);
 
 /// The transport of a platform's messages between processes.
@@ -382,14 +382,14 @@ pub enum TransportDescription {
 pub struct NodeDescription {
     /// The node's address, as it appears in its agents' certificates.
     pub address: IpAddr,
-    /// The number of its processors.
+    /// The name of its machine.
     pub host: String,
-    /// How many processors it has.
+    /// The number of its processors.
     pub processors: u32,
     /// Version of Sealbus that it runs.
     pub version: String,
-    /// The strongest isolation that its programs get. None if it cannot isolate programs, and therefore takes only those
-    /// that need not be isolated.
+    /// The strongest isolation that its programs get. `None` if it cannot isolate programs, and therefore takes only
+    /// programs that need no isolation.
     #[serde(default)]
     pub isolation: Option<Isolation>,
 }

@@ -1,6 +1,6 @@
 //! The sockets of this machine that only this user can open, and the protection of this process from other processes.
 //!
-//! They are Unix sockets, whose other end the kernel names. Windows has none that this program could use: there,
+//! They are Unix sockets, on which the kernel identifies the other end. On Windows this program has no such sockets, so
 //! listening and connecting fail with an error that says so.
 
 use std::io;
@@ -12,13 +12,13 @@ pub use tokio::net::{UnixListener as Listener, UnixStream as Stream};
 #[cfg(not(unix))]
 pub use missing::{Listener, Stream};
 
-/// The most bytes in the path of a Unix socket. The kernel keeps 108, and the last is zero.
+/// The most bytes in the path of a Unix socket. The kernel keeps 108, of which the last is zero.
 const LONGEST_SOCKET_PATH: usize = 107;
 
 /// Refuses a path that is too long for a Unix socket.
 ///
 /// # Errors
-/// If it is. The error says how long it is and may be.
+/// If the path is too long. The error gives its length and the limit.
 pub fn check_socket_path(path: &Path) -> io::Result<()> {
     let length = path.as_os_str().len();
     if length <= LONGEST_SOCKET_PATH {
@@ -75,7 +75,7 @@ pub fn is_of_this_user(stream: &Stream) -> bool {
     match *stream {}
 }
 
-/// The process that holds the other end, as far as the system says it.
+/// The process that holds the other end, if the system tells.
 pub fn process_of(stream: &Stream) -> Option<i32> {
     #[cfg(unix)]
     {
@@ -86,7 +86,7 @@ pub fn process_of(stream: &Stream) -> Option<i32> {
 }
 
 /// Keeps other processes, even of this user, from reading this process's memory and environment. This also excludes
-/// debuggers and core dumps. Only Linux can do it.
+/// debuggers and core dumps. Only Linux can do this.
 pub fn forbid_inspection() {
     #[cfg(target_os = "linux")]
     if let Err(error) =
@@ -96,7 +96,7 @@ pub fn forbid_inspection() {
     }
 }
 
-/// The sockets of a system that has none. No value of these types exists.
+/// Socket types for a system without such sockets. They have no values.
 #[cfg(not(unix))]
 mod missing {
     use std::io;
@@ -130,7 +130,7 @@ mod missing {
     }
 
     impl Stream {
-        /// Refuses.
+        /// Always fails.
         ///
         /// # Errors
         /// Always.

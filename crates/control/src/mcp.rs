@@ -25,7 +25,7 @@ pub struct McpStatus {
     pub address: String,
     /// The tools of agents that it knows.
     pub tools: u64,
-    /// The callers of its configuration.
+    /// The callers in its configuration.
     pub callers: Vec<McpCallerStatus>,
     /// The number of refused requests by reason. Reasons that did not occur are omitted.
     pub refused: BTreeMap<String, u64>,
@@ -34,13 +34,13 @@ pub struct McpStatus {
 /// A caller of the gateway for hosts of language models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpCallerStatus {
-    /// Local name of the agent that it is.
+    /// Local name of the agent that stands for it.
     pub agent: String,
     /// Whether it needs no key.
     pub anonymous: bool,
     /// Requests that were served, or are being served.
     pub requests: u64,
-    /// Requests that are being served now, open streams among them.
+    /// Requests that are being served now, including open streams.
     pub open: u64,
     /// Open sessions, in the protocol before 2026-07-28.
     pub sessions: u64,

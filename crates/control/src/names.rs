@@ -21,16 +21,16 @@ pub const SYSTEM_AGENTS: [&str; 5] = [MASTER, CA, AMS, DF, OPERATOR];
 /// The system agents of the control plane, which nodes obey and report to.
 pub const CONTROL_AGENTS: [&str; 2] = [MASTER, CA];
 
-/// Name of the node that is the Master's own process. Only agents started in that process are placed on it.
+/// The name of the node that is the Master's own process. Only agents started in that process are placed on it.
 pub const MASTER_NODE: &str = "master";
 
 /// Checks the name requested for a node.
 ///
-/// A node is certified under its name and speaks as an agent of that name. So names of agents that the platform trusts
-/// are not available: a node named `gateway` could write in any foreign name.
+/// A node is certified under its name, and speaks as an agent of that name. So the names of agents that the platform
+/// trusts are not available: a node named `gateway` could write in any foreign name.
 ///
 /// # Errors
-/// [`FaultCode::IllegalName`].
+/// [`FaultCode::IllegalName`] if the node cannot have this name.
 pub fn node_name(name: &str) -> Result<Name, Fault> {
     let mut reserved = SYSTEM_AGENTS.iter().chain(&[GATEWAY, MASTER_NODE]);
     if reserved.any(|reserved| reserved.eq_ignore_ascii_case(name)) {

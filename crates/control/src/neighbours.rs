@@ -23,7 +23,7 @@ pub struct NeighboursStatus {
     pub neighbours: Vec<NeighbourStatus>,
 }
 
-/// An agent of others, for which an agent of the platform stands.
+/// An agent outside the platform, for which an agent of the platform stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighbourStatus {
     /// Local name of the agent that stands for it.
@@ -32,15 +32,15 @@ pub struct NeighbourStatus {
     pub url: String,
     /// The name and the version in its card; empty while the card is not known.
     pub card: String,
-    /// The server that gave the card, and by what proof it is that one.
+    /// The server that gave the card, and what proves its identity.
     pub proof: String,
-    /// Skills of its card.
+    /// The number of skills in its card.
     pub skills: u64,
-    /// Conversations that agents began with it.
+    /// The number of conversations that agents have begun with it.
     pub asked: u64,
-    /// Conversations that go on now.
+    /// The number of open conversations.
     pub open: u64,
-    /// Conversations that it refused or failed.
+    /// The number of conversations that it refused, or that failed.
     pub failed: u64,
     /// Why it cannot be asked now.
     pub trouble: Option<String>,

@@ -1,5 +1,5 @@
 //! The conversations of a node with the Master and the CA: the JSON content of ACL messages between `node-N@hap` and
-//! `master@hap` or `ca@hap` with ontology [`ONTOLOGY`]. The answer to a `request` is `inform` (with the result) or
+//! `master@hap` or `ca@hap`, with the ontology [`ONTOLOGY`]. The answer to a `request` is `inform` (with the result) or
 //! `failure` (with a [`Fault`]). The answer repeats the request's `reply-with` as `in-reply-to`.
 
 use std::collections::BTreeMap;
@@ -28,10 +28,10 @@ use crate::directory::{DirectoryUpdate, Standing};
 pub const ONTOLOGY: &str = "sealbus-platform";
 /// Content language of the platform's own messages.
 pub const LANGUAGE: &str = "json";
-/// Most reports of a node that are heard together.
+/// The most reports of a node that are handled together.
 pub const MOST_REPORTS: usize = 64;
 
-/// Where a Master is.
+/// The processes in which a Master is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MasterContact {
     /// The process of `master` and `ca`.
@@ -54,17 +54,17 @@ conversation! {
             attachment: Option<SocketAddr>,
             /// The node's agent processes.
             processes: Vec<RunningProcess>,
-            /// Processes that ended, perhaps without the Master's knowledge, and how they ended.
+            /// Processes that have ended, perhaps without the Master's knowledge, and how they ended.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             ended: Vec<(String, Exit)>,
         } -> Current;
         /// The node is alive.
         Heartbeat {
-            /// The standing of its replica of the directory.
+            /// The standing of the node's replica of the directory.
             directory: Standing,
-            /// Version of the deny list that the node holds, 0 if it needs the whole list.
+            /// The version of the deny list that the node has; 0 if it needs the whole list.
             deny_list: u64,
-            /// Number of processes it runs.
+            /// The number of processes that it runs.
             processes: u32,
         } -> Current;
         /// A process was started.
@@ -81,12 +81,12 @@ conversation! {
             /// The address.
             address: SocketAddr,
         } -> ();
-        /// Agents of a process use channels from now on. The node asks again until the others have heard of it.
+        /// Agents of a process use channels from now on. The node asks again until the others have been told of it.
         UsesChannels {
             /// The process's name.
             process: String,
         } -> ChannelListing;
-        /// A process gave a certificate to its agent, which is the sixth step.
+        /// A process gave its agent a certificate, which is the sixth step.
         Delivered {
             /// The process's name.
             process: String,
@@ -99,10 +99,10 @@ conversation! {
             process: String,
             /// Local name.
             agent: String,
-            /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey), and the key package after it.
+            /// A [`CertifiedEncryptionKey`](sealbus_seal::encryption::CertifiedEncryptionKey), followed by the key package.
             key: Blob,
         } -> ();
-        /// The key for sealed messages that an agent stated last.
+        /// The key for sealed messages that an agent has stated last.
         EncryptionKey {
             /// Local name.
             agent: String,
@@ -126,19 +126,19 @@ conversation! {
         /// The node is about to leave. Nothing more may be placed on it, and processes that end there are restarted
         /// elsewhere.
         Leaving -> ();
-        /// All its processes have ended. The node ends with the answer.
+        /// All its processes have ended. The node ends when it gets the answer.
         Left -> ();
         /// The refusals of the node and its processes.
         Refusals {
             /// The refusals since the last report.
             records: Vec<RefusalRecord>,
         } -> ();
-        /// The node holds a signed deny list of the CA that denies more than the newest one.
+        /// The node has a signed deny list of the CA that denies more than the newest one.
         Denied {
             /// The whole list.
             list: Blob,
         } -> ();
-        /// Several reports, at most [`MOST_REPORTS`], in order. Those that the Master refuses have their faults.
+        /// Several reports, at most [`MOST_REPORTS`], in order. The answer has a fault for each that the Master refuses.
         Reports {
             /// The reports.
             reports: Vec<MasterRequest>,
@@ -163,7 +163,7 @@ conversation! {
 conversation! {
     /// The requests of the gateway to the agent `operator`.
     pub enum OperatorRequest in ask_operator ("ask") {
-        /// The gateway runs.
+        /// The gateway has started.
         GatewayRuns -> ();
     }
     /// The answers of the agent `operator`.
@@ -175,7 +175,7 @@ conversation! {
 conversation! {
     /// The requests of the agent `operator` to the gateway.
     pub enum GatewayRequest in ask_gateway ("ask") {
-        /// The gateway's state. Below level `auth` anybody may ask in the operators' name, and nothing is changed so.
+        /// The gateway's state. Below level `auth`, anybody may ask in the operators' name; this request changes nothing.
         Status -> GatewayStatus;
     }
     /// The gateway's answers.
@@ -198,39 +198,39 @@ pub struct GatewayStatus {
     pub counters: GatewayCounters,
 }
 
-/// The standing of a process whose agents use channels in the directory.
+/// An entry of the directory for a process whose agents use channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelListing {
-    /// A revision of the directory. A replica of that revision that hears of the processes that use channels has all that
-    /// said so before.
+    /// A revision of the directory. A replica at that revision that has the processes that use channels has all that
+    /// had said so before.
     pub revision: u64,
-    /// Whether all others have heard of this one.
+    /// Whether all others have been told of this process.
     pub is_told: bool,
 }
 
 /// The news for a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Current {
-    /// The answer to what the node states of its replica of the directory.
+    /// The answer to what the node states about its replica of the directory.
     pub directory: DirectoryUpdate,
-    /// The signed changes of the deny list since the version that the node holds, or the whole list.
+    /// The signed changes of the deny list since the version that the node has, or the whole list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deny_list: Option<Blob>,
     /// Processes of the node that must end, because the Master has placed their agents elsewhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// The Master does not know the node as registered. The node must `Register`.
+    /// Whether the Master does not know the node as registered, so that it must `Register`.
     #[serde(default)]
     pub register: bool,
-    /// The addresses (`host:port`) of all Masters, where there may be several.
+    /// The addresses (`host:port`) of all Masters, if there may be several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<String>,
-    /// The store does not answer the Master. Other Masters may have denied what it does not know.
+    /// Whether the store does not answer the Master. Other Masters may then have denials that it does not know.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub away: bool,
 }
 
-/// An agent process as its node sees it.
+/// An agent process, as its node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningProcess {
     /// The process's name.
@@ -242,7 +242,7 @@ pub struct RunningProcess {
     /// Whether its agents use channels.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub channels: bool,
-    /// The process's agents that reported a state, with the latest state.
+    /// The process's agents that have reported a state, each with its latest state.
     pub agents: Vec<(String, AgentState)>,
 }
 
@@ -256,7 +256,7 @@ conversation! {
         } -> u32;
         /// Let a program attach with a ticket.
         Expect {
-            /// The process that the program will be. Its `command` is empty.
+            /// The process that the program will become. Its `command` is empty.
             launch: Launch,
             /// Hash of the ticket's secret.
             ticket: SecretHash,
@@ -281,7 +281,7 @@ conversation! {
         Certificates {
             /// The process's name.
             process: String,
-            /// The agent after which the part begins; none for the first part.
+            /// The agent after which the part begins; `None` for the first part.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             after: Option<String>,
         } -> CertificatePage;
@@ -299,11 +299,12 @@ conversation! {
             /// The part, counted from 0.
             index: u32,
         } -> FrozenPart;
-        /// The keys of a frozen process for sealed messages. The destination node asks for the process that restores.
+        /// The keys of a frozen process for sealed messages. The destination node asks for them on behalf of the
+        /// restoring process.
         FormerKeys {
             /// The process's name.
             process: String,
-            /// The stated key of an agent of the new process.
+            /// The stated key of an agent in the new process.
             key: Blob,
         } -> SealedKeys;
         /// The move failed, and the process goes on.
@@ -316,32 +317,33 @@ conversation! {
             /// The list.
             list: Blob,
         } -> ();
-        /// The addresses (`host:port`) of all Masters: the asking one leads, or another one came.
+        /// The addresses (`host:port`) of all Masters, because the asking Master leads, or another one has joined.
         Masters {
             /// The addresses.
             addresses: Vec<String>,
-            /// The processes of the asking one.
+            /// The processes of the asking Master.
             at: MasterContact,
         } -> ();
-        /// The directory changed. The answer comes when the node's processes have heard of other processes in the change, or
-        /// have had time for it.
+        /// The directory has changed. The answer comes when the node's processes know the other processes in the
+        /// change, or have had time for it.
         Directory {
             /// The change.
             update: DirectoryUpdate,
         } -> DirectoryHeard;
-        /// The place of an agent, as far as this node knows it. Another node asks one that should hold the agent's slice of
-        /// the directory. A node that does not hold it answers [`FaultCode::Unavailable`](crate::FaultCode::Unavailable).
+        /// The place of an agent, as far as this node knows it. The asker is a node that believes that this one holds
+        /// the agent's slice of the directory. A node that does not hold it answers
+        /// [`FaultCode::Unavailable`](crate::FaultCode::Unavailable).
         Locate {
             /// Local name.
             agent: String,
         } -> AgentLocation;
-        /// Messages to one agent that this node must keep. Another node asks. The answer comes once all kept letters are
-        /// on disk. For each letter it says why the letter is not kept, if it is not.
+        /// Messages to one agent that this node must keep, from another node. The answer comes once all kept letters
+        /// are on disk. For each letter, it is the reason why the letter is not kept, if it is not.
         Post {
-            /// In order.
+            /// The letters, in order.
             letters: Vec<PostedLetter>,
         } -> Vec<Option<Fault>>;
-        /// How letters for an agent compare with this node's letters for that agent. Another node asks.
+        /// How another node's letters for an agent compare with those of this node.
         Trail {
             /// Local name of the receiver.
             receiver: String,
@@ -353,12 +355,12 @@ conversation! {
             /// The agent's local name.
             agent: String,
         } -> WaitingLetters;
-        /// A request to the logs of persistent channels that this node keeps. Another node or the Master asks.
+        /// A request from another node or the Master to the logs of persistent channels that this node keeps.
         ChannelLog {
             /// The request.
             request: LogRequest,
         } -> LogAnswer;
-        /// Cosign a checkpoint of a CA's issuance log, if it continues the one that this node saw last.
+        /// Cosign a checkpoint of a CA's issuance log, if it continues the one that this node last saw.
         Cosign {
             /// The body of `add-checkpoint` (C2SP tlog-witness).
             request: String,
@@ -367,11 +369,11 @@ conversation! {
         } -> Cosigning;
         /// A piece of an agent's log.
         Log {
-            /// The process group of the log (`seller-1`). The log goes on over restarts.
+            /// The process group of the log (`seller-1`). The log continues over restarts.
             log: String,
             /// The position to begin at.
             from: LogPosition,
-            /// Most bytes to return.
+            /// The most bytes to return.
             limit: u32,
         } -> LogText;
         /// The traffic through the node's processes. Processes that do not answer in time are left out.
@@ -401,10 +403,10 @@ conversation! {
     }
 }
 
-/// The part of the directory that a node's processes have heard.
+/// The part of the directory that a node's processes know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryHeard {
-    /// The revision up to which they have heard of the processes that use channels.
+    /// The revision up to which they know the processes that use channels.
     pub heard: u64,
 }
 
@@ -412,21 +414,21 @@ pub struct DirectoryHeard {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cosigning {
-    /// The node has kept the checkpoint.
+    /// The node has stored the checkpoint.
     Cosigned {
-        /// The line of its signature (C2SP tlog-cosignature), without its end.
+        /// The line of its signature (C2SP tlog-cosignature), without the line end.
         signature: String,
         /// The node's certificate chain in its wire form.
         chain: Blob,
     },
-    /// The proof must begin at the size that the node saw last.
+    /// The proof must begin at the size that the node last saw.
     Seen {
-        /// Entries.
+        /// The number of entries.
         size: u64,
     },
-    /// The log does not continue the one that the node saw. The reason is for people.
+    /// The log does not continue the one that the node saw.
     Alarm {
-        /// The reason.
+        /// The reason, for people.
         why: String,
     },
 }
@@ -468,27 +470,27 @@ pub struct Launch {
     pub process: String,
     /// The process's name in the manifest with the replica's number (`seller-1`). The log has the same name.
     pub group: String,
-    /// Local names of the agents it may run.
+    /// Local names of the agents that it may run.
     pub agents: Vec<String>,
     /// Program and arguments. Empty for a program that comes with a ticket.
     pub command: Vec<String>,
-    /// Directory in which it is started.
+    /// The directory in which it is started.
     pub directory: Option<String>,
-    /// Variables that are added to the few inherited from the node's environment.
+    /// Variables that are added to the few that it inherits from the node's environment.
     pub environment: BTreeMap<String, String>,
     /// The isolation of its process.
     #[serde(default)]
     pub confinement: Confinement,
-    /// The frozen agents that it must restore, if any.
+    /// Where the frozen agents are that it must restore, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherits: Option<Inheritance>,
 }
 
-/// The place where frozen agents wait to be restored.
+/// Where frozen agents wait to be restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inheritance {
     /// The node.
     pub node: String,
-    /// The process frozen there.
+    /// The process that was frozen there.
     pub process: String,
 }

@@ -1,8 +1,8 @@
 //! The entrance for operators: a socket of the Master's user, and a key beside it.
 //!
-//! Programs that run as the Master's user can open the socket. They are let in only with a proof of the key: a MAC over
-//! a challenge, which the Master makes for each connection. A program without access to the Master's state folder
-//! cannot read the key.
+//! Programs that run as the Master's user can open the socket. They are admitted only if they prove that they have the
+//! key, with a MAC over a challenge that the Master makes for each connection. A program without access to the Master's
+//! state folder cannot read the key.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,17 +24,17 @@ const SOCKET: &str = "admin.sock";
 const STANDBY_SOCKET: &str = "standby.sock";
 /// File name of the key beside it.
 const KEY: &str = "admin.key";
-/// The context of the MAC, which keeps it apart from MACs for other purposes.
+/// The context of the MAC, which distinguishes it from MACs for other purposes.
 const CONTEXT: &[u8] = b"sealbus operator v1\0";
-/// How long the Master may take to let an operator in.
+/// How long the Master may take to admit an operator.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether a Master runs on a state folder.
+/// Whether a Master runs with this state folder.
 pub fn is_served(directory: &Path) -> bool {
     crate::local::is_listening(&socket_in(directory))
 }
 
-/// The socket of the Master that runs on a state folder.
+/// The socket of the Master that runs with a state folder.
 pub fn socket_in(directory: &Path) -> PathBuf {
     directory.join(SOCKET)
 }
@@ -90,7 +90,7 @@ impl OperatorKey {
         Ok(Self(secret))
     }
 
-    /// The proof for a challenge.
+    /// The proof for this challenge.
     fn prove(&self, challenge: &Secret) -> String {
         URL_SAFE_NO_PAD.encode(self.0.mac(CONTEXT, challenge.as_bytes()))
     }
@@ -105,7 +105,7 @@ impl OperatorKey {
 /// Opens a connection to the Master that runs on a state folder.
 ///
 /// # Errors
-/// [`FaultCode::Unavailable`] if no Master runs there, [`FaultCode::NotPermitted`] if it does not let this user in.
+/// [`FaultCode::Unavailable`] if no Master runs there, and [`FaultCode::NotPermitted`] if it does not admit this user.
 pub async fn connect(directory: &Path) -> Result<RpcCaller, Fault> {
     connect_at(directory, &socket_in(directory)).await
 }

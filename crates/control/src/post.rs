@@ -1,4 +1,4 @@
-//! Messages that are kept for their receivers, in the form in which they travel between a process and its node and
+//! Messages that are kept for their receivers, in the form in which they travel between a process and its node, and
 //! between nodes.
 
 use serde::{Deserialize, Serialize};
@@ -15,33 +15,33 @@ pub struct PostedLetter {
     pub message: Blob,
 }
 
-/// The facts about a letter that are known without opening it.
+/// The facts known about a letter without opening it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cover {
     /// The process or node that wrote it: the second in which that began (upper half), and random bits.
     pub origin: u64,
-    /// Its number among its origin's letters to this receiver, from 1 on. By origin and number, a node recognises a
-    /// letter that it has had before.
+    /// Its number among its origin's letters to this receiver, counted from 1. By origin and number, a node recognises
+    /// a letter that it has had before.
     pub sequence: u64,
     /// How often it was carried from one node to another. The count distinguishes a letter that comes back to a node
     /// from one that is brought there twice.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub hops: u32,
-    /// Whether the receiver may have taken it before, in a process that ended or on a node that does not answer.
+    /// Whether the receiver may already have taken it, in a process that ended or on a node that does not answer.
     #[serde(default, skip_serializing_if = "is_false")]
     pub again: bool,
     /// Local name of the receiver.
     pub receiver: String,
-    /// The proof of its sender. The node fills it in; the process's own statement does not count.
+    /// The proof of its sender. The node fills it in; what the process itself states does not count.
     pub provenance: WaitingProvenance,
     /// When it was sent.
     pub posted: UnixMillis,
     /// When it expires.
     pub expiry: UnixMillis,
-    /// The time before which it is not delivered.
+    /// The time before which it must not be delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_from: Option<UnixMillis>,
-    /// The receipt requested by its sender.
+    /// The receipt that its sender wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
     /// For a notice of the platform, the letter that the notice is about.
@@ -98,18 +98,17 @@ pub enum LetterStanding {
 pub struct Trail {
     /// The standing of each letter in the question, in the same order.
     pub standings: Vec<LetterStanding>,
-    /// The nodes that it carried letters to. They may still have some.
+    /// The nodes to which it carried letters. They may still have some.
     pub nodes: Vec<String>,
     /// The number of letters that wait there.
     pub waiting: u64,
     /// A number that changes with each start of the node.
     pub life: u64,
-    /// The number of letters that came in this life. As long as `life` and `arrivals` stay the same, no letter has
-    /// come.
+    /// The number of letters that came in this life. While `life` and `arrivals` stay the same, no letter has come.
     pub arrivals: u64,
 }
 
-/// The moment of a receipt to the sender.
+/// When a receipt is sent to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Receipt {
@@ -119,14 +118,14 @@ pub enum Receipt {
     Agent,
 }
 
-/// The letter that a notice is about, as known to the node that wrote the notice.
+/// The letter that a notice is about, as the node knows it that wrote the notice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AboutLetter {
     /// The receiver of the letter.
     pub receiver: String,
-    /// The letter's number in that node's mailbox.
+    /// The letter's number in that node's mailbox; 0 for a message that was not kept as a letter.
     pub number: u64,
-    /// Whether the notice says that the letter failed. A receipt about the same letter may wait beside it.
+    /// Whether the notice says that the letter failed. A receipt for the same letter may wait beside it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub failure: bool,
 }
@@ -138,13 +137,13 @@ pub struct DeliveredLetter {
     pub number: u64,
     /// The number of this hand-over. If the letter is [left](LetterOutcome::Left), the process names its last one.
     pub hand_over: u64,
-    /// Whether another process of the receiver may have taken it before.
+    /// Whether another process of the receiver may already have taken it.
     pub again: bool,
     /// When it was sent.
     pub posted: UnixMillis,
     /// When it expires.
     pub expiry: UnixMillis,
-    /// The receipt requested by its sender.
+    /// The receipt that its sender wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
     /// The message.
@@ -163,15 +162,15 @@ pub enum LetterOutcome {
     Acknowledged,
     /// The letter expired unread.
     Expired,
-    /// The receiver is not there, or left it unread. The letter came last with the hand-over of this number, so that a report
-    /// that comes twice says nothing of a later one.
+    /// The receiver is not there, or left the letter unread. The number is that of its last hand-over, so that a report
+    /// that comes twice does not count for a later one.
     Left(u64),
     /// The letter may not be delivered.
     Refused(LetterRefusal),
 }
 
 impl LetterOutcome {
-    /// Whether the letter goes nowhere any more.
+    /// Whether the letter goes nowhere from here.
     pub const fn is_final(self) -> bool {
         matches!(
             self,
@@ -180,19 +179,19 @@ impl LetterOutcome {
     }
 }
 
-/// The reason why a letter may not be delivered, by the rules and revocations in force at delivery.
+/// Why a letter may not be delivered, by the rules and revocations in force at delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LetterRefusal {
     /// The platform's policy does not let its sender write to its receiver.
     NotPermitted,
-    /// An operator has revoked its sender since it was sent.
+    /// An operator has revoked its sender since the letter was sent.
     Revoked,
-    /// The platform is at level `signed`, and no evidence proves that its sender wrote it.
+    /// The platform is at level `signed`, and no evidence proves that the sender wrote the letter.
     NotProved,
-    /// It states level `sealed`, and everybody could read it.
+    /// The letter states level `sealed`, but everybody could read it.
     NotSealed,
-    /// It is sealed to a key that its receiver does not have any more, or was changed.
+    /// The letter is sealed to a key that its receiver no longer has, or was changed.
     NotOpened,
 }
 
@@ -216,16 +215,16 @@ pub struct WaitingLetter {
     pub sender: String,
     /// The message's performative.
     pub performative: String,
-    /// Bytes of the message.
+    /// The size of the message, in bytes.
     pub size: u64,
     /// When it was sent.
     pub posted: UnixMillis,
     /// When it expires and returns to its sender.
     pub expiry: UnixMillis,
-    /// The time before which it is not delivered.
+    /// The time before which it must not be delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_from: Option<UnixMillis>,
-    /// Whether the receiver's process has it and it is unread.
+    /// Whether the receiver's process has it, and it is unread.
     pub delivered: bool,
 }
 
@@ -233,7 +232,7 @@ pub struct WaitingLetter {
 mod tests {
     use super::*;
 
-    /// A node finds the notices that an earlier version kept.
+    /// A node can read the notices that an earlier version kept.
     #[test]
     fn a_notice_without_the_flag_of_a_failure_is_read() {
         let text = r#"{"receiver":"bob","number":7}"#;

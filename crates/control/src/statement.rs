@@ -1,5 +1,5 @@
-//! A node's signed statement: for the signing request of one of its processes, or for itself when it comes back or does not
-//! hear the Master. It is signed with the node's own key, so it is valid at every security level and over every transport.
+//! A node's signed statement: for the signing request of one of its processes, or for itself when it comes back or does
+//! not hear the Master. The node's own key signs it, so it is valid at every security level and over every transport.
 
 use sealbus_seal::{
     CertificateChain, CertificateError, Credential, KeyError, Signature, Timestamp, Trust,
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Blob, Fault, FaultCode, NodeDescription, Subject, UnixMillis};
 
-/// How old a statement may be in milliseconds, besides the difference of clocks.
+/// How old a statement may be, in milliseconds, in addition to the difference of clocks.
 const GOOD_FOR: UnixMillis = 120_000;
 
 /// The statements that a node may make.
 pub trait NodeStatement: Serialize + DeserializeOwned {
-    /// The beginning of the signed bytes, so that no statement passes for one of another kind.
+    /// The first bytes of the signed data, so that no statement passes for one of another kind.
     const CONTEXT: &'static [u8];
 
     /// The node's clock when it made the statement.
@@ -49,7 +49,7 @@ pub struct Returning {
     pub at: UnixMillis,
 }
 
-/// The node does not hear the Master that leads.
+/// The node does not hear the leading Master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarm {
     /// The node's clock.
@@ -90,7 +90,7 @@ pub struct Signed {
     signature: Blob,
 }
 
-/// The reason why a node's statement is not valid.
+/// Why a node's statement is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum StatementError {
     /// The statement cannot be read.
@@ -170,8 +170,8 @@ impl Signed {
     }
 }
 
-/// Verifies a node's chain. A certificate whose validity begins later was issued by a CA with a fast clock, and proves
-/// the node too. Otherwise the node could not ask for another one until that time has come.
+/// Verifies a node's chain. A certificate whose validity begins later was issued by a CA with a fast clock, and also
+/// proves the node. Otherwise the node could not ask for another one until that time.
 fn verify(
     chain: &CertificateChain,
     trust: &Trust,
@@ -184,8 +184,8 @@ fn verify(
 }
 
 impl StatementError {
-    /// The fault for the answer. Differing clocks are a fault of their own, which passes. Every other fault is of kind
-    /// `otherwise`.
+    /// The fault for the answer. Differing clocks have a fault of their own, which may pass. Every other fault has the
+    /// kind `otherwise`.
     pub fn fault(&self, otherwise: FaultCode, advice: &str) -> Fault {
         let is_of_clocks = matches!(
             self,

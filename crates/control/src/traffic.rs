@@ -1,8 +1,8 @@
 //! Traffic through the processes of a platform: counters at any time, and the heads of messages while somebody watches.
 //!
-//! A reader asks the Master, the Master asks all nodes, and each node asks its processes. A process that nobody asks does
-//! nothing. A [`Watch`] lasts from one question to the next, for [`LEASE`] at most. Each level bounds its answer, and
-//! counts the parts that it leaves out.
+//! A reader asks the Master, the Master asks all nodes, and each node asks its processes. A process that nobody asks
+//! does nothing. A [`Watch`] lasts from one question to the next, for [`LEASE`] at most. Each level limits its answer,
+//! and counts what it leaves out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use crate::admin::SilentNode;
 use crate::ask::conversation;
 use crate::{Blob, SealedKeys};
 
-/// How long a watch lasts after it was asked for the last time.
+/// How long a watch lasts after it was last requested.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// Most agents in one answer. The others are counted together.
+/// The most agents in one answer. The others are counted together.
 pub const MOST_AGENTS: usize = 2_000;
-/// Most channels in one answer.
+/// The most channels in one answer.
 pub const MOST_CHANNELS: usize = 500;
-/// Most heads of messages in one answer of a process.
+/// The most heads of messages in one answer of a process.
 pub const MOST_HEADS: usize = 1_000;
-/// Most bodies in one answer of a process.
+/// The most bodies in one answer of a process.
 pub const MOST_BODIES: usize = 100;
-/// Most bytes of a body that are shown.
+/// The most bytes of a body that are shown.
 pub const LONGEST_BODY: usize = 4 << 10;
-/// Most patterns in a list of a watch.
+/// The most patterns in a list of a watch.
 pub const MOST_PATTERNS: usize = 16;
-/// Most bytes of a name, a pattern or a parameter of a message.
+/// The most bytes of a name, a pattern or a parameter of a message.
 pub const LONGEST_NAME: usize = 256;
 
 conversation! {
@@ -46,7 +46,7 @@ conversation! {
             /// The stated key of an agent of that process.
             key: Blob,
         } -> SealedKeys;
-        /// Nothing: the answer says that the process has obeyed all earlier notices.
+        /// Nothing. The answer confirms that the process has obeyed all earlier notices.
         Heard -> ();
     }
     /// The answers of a process.
@@ -72,13 +72,13 @@ pub struct Watch {
     /// The interaction protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// Performatives, one of which must be the message's.
+    /// Performatives, one of which must be that of the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub performatives: Vec<String>,
     /// A pattern of channels, such as `/offers/**`. Direct messages do not pass it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Whether the reader wants the bodies too. The Master lets only operators ask who said that they read bodies.
+    /// Whether the reader also wants the bodies. The Master allows this only to operators who said that they read bodies.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bodies: bool,
 }
@@ -87,22 +87,22 @@ pub struct Watch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum WatchedBody {
-    /// Here it is.
+    /// It is shown.
     Shown {
-        /// Its beginning, at most [`LONGEST_BODY`] bytes. Bytes that are no UTF-8 are replaced by U+FFFD.
+        /// The beginning of the body, at most [`LONGEST_BODY`] bytes. Bytes that are not UTF-8 are replaced by U+FFFD.
         text: String,
-        /// Bytes that are left out at its end.
+        /// The number of bytes left out at its end.
         #[serde(default)]
         left_out: u64,
     },
-    /// `[tap]` in the manifest keeps it from watchers.
+    /// `[tap]` in the manifest hides it from watchers.
     Private,
-    /// More than [`MOST_BODIES`] came between two answers.
+    /// It is left out, because more than [`MOST_BODIES`] came between two answers.
     Skipped,
 }
 
 impl WatchedBody {
-    /// The shown part of a content.
+    /// The part of a content that is shown.
     pub fn of(content: &[u8]) -> Self {
         // A character that is cut in two is left out.
         let most = content.len().min(LONGEST_BODY);
@@ -126,7 +126,7 @@ pub struct MessageHead {
     pub from: String,
     /// Full name of the receiver.
     pub to: String,
-    /// The channel, if it came by one.
+    /// The channel through which it came, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     /// The performative.
@@ -137,11 +137,11 @@ pub struct MessageHead {
     /// The interaction protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// Bytes of the message.
+    /// The size of the message, in bytes.
     pub size: u64,
-    /// The platform's knowledge of the sender, such as `proved` or `claimed`.
+    /// The platform's knowledge about the sender, such as `proved` or `claimed`.
     pub provenance: String,
-    /// The agents on whose behalf the sender asks, the one that asked first in front; their full names.
+    /// The full names of the agents on whose behalf the sender asks, the first asker first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_behalf_of: Vec<String>,
     /// The body, if the reader asked for bodies.
@@ -154,11 +154,11 @@ pub struct MessageHead {
 pub struct AgentTraffic {
     /// Full name.
     pub agent: String,
-    /// Messages that were accepted from it, once for each receiver.
+    /// The number of messages accepted from it, counted once for each receiver.
     pub sent: u64,
-    /// Messages that arrived for it.
+    /// The number of messages that arrived for it.
     pub received: u64,
-    /// Messages that wait to be read by it.
+    /// The number of messages that it has not read yet.
     pub waiting: u64,
     /// Bytes of the waiting messages.
     pub waiting_bytes: u64,
@@ -173,7 +173,7 @@ pub struct ChannelTraffic {
     pub published: u64,
     /// Events, messages and requests that came from other processes.
     pub received: u64,
-    /// Best-effort events that were not sent to another process for want of room.
+    /// Best-effort events that another process had no room for and did not get.
     pub dropped: u64,
     /// How often a filter could not be evaluated.
     pub filter_errors: u64,
@@ -186,7 +186,7 @@ pub struct ChannelTraffic {
 pub struct LinkTraffic {
     /// Links with a connection.
     pub connected: u64,
-    /// Bytes that were given to them and are not acknowledged.
+    /// Bytes that were accepted for them and are not acknowledged.
     pub unacknowledged: u64,
 }
 
@@ -204,17 +204,17 @@ pub struct ProcessTraffic {
     /// The process without the number of its start.
     #[serde(default)]
     pub group: String,
-    /// Messages that were accepted from its agents, once for each receiver. Agents that have left count too.
+    /// The number of messages accepted from its agents, counted once for each receiver. Agents that have left count, too.
     pub sent: u64,
-    /// Messages that arrived for its agents. Agents that have left count too.
+    /// The number of messages that arrived for its agents. Agents that have left count, too.
     pub received: u64,
     /// Messages that could not be delivered.
     pub undeliverable: u64,
-    /// Messages that came back because their receiver was moving, and were sent after it.
+    /// Messages that came back because their receiver was moving, and were then sent after the receiver.
     pub returned: u64,
     /// Refused attempts, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Messages that wait to be read by its agents.
+    /// The number of messages that its agents have not read yet.
     #[serde(default)]
     pub waiting: u64,
     /// Bytes of the waiting messages.
@@ -236,7 +236,7 @@ pub struct ProcessTraffic {
     /// The heads of the watched messages since the last request, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub heads: Vec<MessageHead>,
-    /// Messages that passed since the last request and were not looked at, because there were too many.
+    /// The number of messages since the last request that were skipped, because there were too many.
     #[serde(default)]
     pub skipped: u64,
 }
@@ -250,7 +250,7 @@ pub struct Traffic {
     pub silent: Vec<SilentNode>,
 }
 
-/// Whether one of these patterns names an agent: a local name or, with an `@`, a whole one; `*` stands for any text.
+/// Whether one of these patterns names an agent: by a local name or, with an `@`, a whole one; `*` stands for any text.
 pub fn is_named(patterns: &[String], agent: &str) -> bool {
     let local = agent.split('@').next().unwrap_or(agent);
     patterns.iter().any(|pattern| {
@@ -260,12 +260,12 @@ pub fn is_named(patterns: &[String], agent: &str) -> bool {
 }
 
 impl Watch {
-    /// Whether an agent with this full name is one of those watched.
+    /// Whether an agent with this full name is watched.
     pub fn names(&self, agent: &str) -> bool {
         self.agents.is_empty() || is_named(&self.agents, agent)
     }
 
-    /// Whether it is within the limits.
+    /// Whether the watch is within the limits.
     pub fn is_bounded(&self) -> bool {
         let lists = [&self.agents, &self.performatives];
         let texts = [&self.conversation, &self.protocol, &self.channel];
@@ -279,7 +279,7 @@ impl Watch {
 /// Whether `name` fits a pattern, in which `*` stands for any bytes.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
-    // Behind the last star, and the bytes that it has taken so far.
+    // The places behind the last star, and behind the bytes that it has matched so far.
     let mut star: Option<(usize, usize)> = None;
     while read < name.len() {
         if pattern.get(at) == Some(&b'*') {

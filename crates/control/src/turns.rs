@@ -1,4 +1,5 @@
-//! Limits on the requests of one sender that are worked on at the same time, and on their answers that wait for it to read.
+//! Limits on the requests of one sender that are worked on at the same time, and on their answers that the sender has
+//! not read.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -10,33 +11,33 @@ use serde::Serialize;
 
 use crate::{Fault, FaultCode};
 
-/// Most requests of one member of the platform at the same time.
+/// The most requests of one member of the platform at the same time.
 pub const OF_MEMBER: usize = 4096;
-/// Most bytes of them and of their answers. One always may be longer.
+/// The most bytes of these requests and of their answers. A single one may always be longer.
 pub const BYTES_OF_MEMBER: usize = 64 << 20;
-/// Most requests of any other sender, and most bytes of them.
+/// The most requests of any other sender, and their bytes.
 const OF_OTHER: Load = Load {
     turns: 16,
     bytes: 1 << 20,
 };
-/// Most requests, and most bytes of them, of all who are no members, beyond the first one of each.
+/// The most requests, and their bytes, of all senders that are not members, in addition to the first one of each.
 const OF_ALL: Load = Load {
     turns: 65_536,
     bytes: BYTES_OF_MEMBER,
 };
-/// Most bytes of such a first one: a node may register with a thousand processes.
+/// The most bytes of such a first request. A node may register with a thousand processes.
 const FIRST: usize = 256 << 10;
 
-/// Requests at the same time.
+/// The load of requests at the same time.
 #[derive(Clone, Copy, Default)]
 struct Load {
     turns: usize,
-    /// The bytes of each request, or of its answer if that is longer.
+    /// The bytes of each request or, if that is longer, of its answer.
     bytes: usize,
 }
 
 impl Load {
-    /// Whether another request of so many bytes is within the limit.
+    /// Whether another request of this many bytes is within the limit.
     fn has_room(self, bytes: usize, most: Load) -> bool {
         self.turns < most.turns && (self.turns == 0 || self.bytes + bytes <= most.bytes)
     }
@@ -66,7 +67,7 @@ struct Inner {
     shared: Load,
 }
 
-/// The right to have one request worked on. Dropping it ends the right.
+/// The right to have one request worked on, until it is dropped.
 pub struct Turn {
     inner: Arc<Mutex<Inner>>,
     sender: String,
@@ -83,7 +84,7 @@ impl Turns {
         turns
     }
 
-    /// A turn for another request of `sender`, of so many bytes; none while it has as many as allowed.
+    /// A turn for another request of `sender`, of this many bytes; `None` if the sender already has as many as allowed.
     pub fn take(&self, sender: &str, bytes: usize) -> Option<Turn> {
         let mut inner = self.inner.lock();
         let is_member = inner.members.contains(sender);
@@ -95,7 +96,7 @@ impl Turns {
             false => OF_OTHER,
         };
         let taken = inner.taken.get(sender).copied().unwrap_or_default();
-        // A member shows by its first request that it is one, however many others there are.
+        // A member shows with its first request that it is one, however many others there are.
         let is_shared = !is_member && (taken.turns > 0 || bytes > FIRST);
         if !taken.has_room(bytes, most) || is_shared && !inner.shared.has_room(bytes, OF_ALL) {
             return None;
@@ -129,12 +130,12 @@ impl Turn {
         }
     }
 
-    /// Marks the sender as no member.
+    /// Marks the sender as not a member.
     pub fn is_no_members(&self) {
         self.inner.lock().members.remove(&self.sender);
     }
 
-    /// Counts at least so many bytes for the turn from now on: those of the answer, which the sender may leave unread.
+    /// Counts at least this many bytes for the turn from now on: those of the answer, which the sender may leave unread.
     ///
     /// # Errors
     /// [`FaultCode::Unavailable`] if the sender has too many.
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(many.len(), BYTES_OF_MEMBER / LONG - 1);
         drop((strangers, node, many));
         assert!(is_unused(&turns));
-        // One always may, however long it is.
+        // A single one is always allowed, however long it is.
         let turns = Turns::knowing("master");
         let long = turns.take("master", 2 * BYTES_OF_MEMBER);
         assert!(long.is_some() && turns.take("master", 100).is_none());
@@ -293,7 +294,7 @@ mod tests {
         let asked: Vec<_> = (0..100).map(|_| take()).collect();
         let waiting = asked.iter().filter(|turn| turn.holds(LONG).is_ok());
         assert_eq!(waiting.count(), BYTES_OF_MEMBER / LONG - 1);
-        // A short one has room, and so has a long one again once those before it were read.
+        // There is room for a short one, and again for a long one once the earlier ones were read.
         assert!(first.holds(1000).is_ok());
         assert_eq!(first.holds(LONG).unwrap_err().code, FaultCode::Unavailable);
         drop(asked);
@@ -310,7 +311,7 @@ mod tests {
     fn answers_to_a_new_member_take_no_room_from_others() {
         const LONG: usize = 16 << 20;
         let turns = Turns::default();
-        // Not its first request, and so one that counts with those of others.
+        // It is not its first request, so it counts with those of others.
         let asked: Vec<_> = (0..2).map(|_| turns.take("node-1", 100).unwrap()).collect();
         asked[1].is_members();
         assert!(asked[1].holds(LONG).is_ok());

@@ -1,5 +1,5 @@
-//! A node's word to any Master, leading or not, over a connection of its own. It is signed, and nothing in it or in the reply
-//! is secret: a Master that stands by needs no certificate for it.
+//! A node's message to any Master, leading or not, over a connection of its own. It is signed, and neither it nor the
+//! reply contains a secret, so a Master that stands by needs no certificate for it.
 
 use sealbus_seal::Identity;
 use serde::{Deserialize, Serialize};
@@ -8,18 +8,18 @@ use crate::authority::IssuedChain;
 use crate::statement::Signed;
 use crate::{Blob, Fault};
 
-/// The word.
+/// The message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Word {
-    /// The node does not hear the Master that leads.
+    /// The node does not hear the leading Master.
     Alarm {
         /// An [`Alarm`](crate::statement::Alarm).
         statement: Signed,
         /// The versions of the deny lists that the node holds.
         known: Vec<(Identity, u64)>,
     },
-    /// The node asks for a certificate in place of one that its process holds.
+    /// The node asks for a certificate to replace one of its process.
     Renew {
         /// A [`Vouching`](crate::statement::Vouching).
         voucher: Signed,
@@ -30,17 +30,17 @@ pub enum Word {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// The alarm is noted. Comes with what the node lacks of the Master's own signed deny list.
+    /// The alarm is noted. The reply has what the node lacks of the Master's own signed deny list.
     Noted {
-        /// The changes since the version that the node holds, or the whole list.
+        /// The changes since the version that the node has, or the whole list.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deny_list: Option<Blob>,
     },
-    /// A certificate in place of the one that is held.
+    /// A certificate that replaces the former one.
     Renewed {
         /// The certificate.
         chain: IssuedChain,
     },
-    /// The Master does nothing for it.
+    /// The Master does not do it.
     Refused(Fault),
 }

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::UnixMillis;
 
-/// A workload token: a signed JWT (RFC 7519) that says to its audience which agent its bearer is.
+/// A workload token: a signed JWT (RFC 7519) that tells its audience which agent its bearer is.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadToken {
-    /// The token. Whoever has it is believed to be the agent, so it belongs in an `Authorization` header over TLS and in no
-    /// log.
+    /// The token. Whoever has it is taken for the agent, so it belongs in an `Authorization` header over TLS and in
+    /// no log.
     pub token: String,
-    /// When it ends.
+    /// When the token expires.
     pub expires: UnixMillis,
 }
 
@@ -24,11 +24,11 @@ impl std::fmt::Debug for WorkloadToken {
     }
 }
 
-/// The issuer of workload tokens, for those who check them.
+/// The issuer of workload tokens, for their verifiers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadIssuer {
-    /// The URL by which tokens name it (`iss`).
+    /// The URL by which tokens name the issuer (`iss`).
     pub issuer: String,
-    /// Its public keys, also those whose last token is still good.
+    /// The issuer's public keys, including those whose last token is still valid.
     pub keys: Vec<JsonWebKey>,
 }

@@ -21,7 +21,7 @@ const HEAD: HeadLimits = HeadLimits {
     length: 8 << 10,
     fields: 64,
 };
-/// Files that are read and sent at the same time. Each has at most 2 MiB.
+/// Files that are read and sent at the same time. Each has at most 2 MiB, the certificates of many witnesses aside.
 const AT_ONCE: usize = 16;
 
 /// The address of the names of all logs, one a line.

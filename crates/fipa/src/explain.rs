@@ -19,7 +19,7 @@ pub struct Explanation {
     pub bytes: Vec<u8>,
     /// The meaning of each run of bytes, in order. White space of text encodings is omitted.
     pub pieces: Vec<ExplainedPiece>,
-    /// Why it stops before the end, if it does.
+    /// Why the explanation stops before the end, if it does.
     pub error: Option<DecodeError>,
 }
 

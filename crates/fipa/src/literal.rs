@@ -72,8 +72,8 @@ pub(crate) fn literal_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// The same for a literal that ends in no unescaped quote. JADE's lexer takes the longest literal, so the last quote of
-/// the text ends it, as in `"C:\temp\"`.
+/// As [`literal_end`], for a literal that ends in no unescaped quote. JADE's lexer takes the longest literal, so the
+/// last quote of the text ends it, as in `"C:\temp\"`.
 #[cold]
 pub(crate) fn literal_end_after_backslash(text: &[u8], start: usize) -> Option<(usize, bool)> {
     let inside = text.get(start..)?;

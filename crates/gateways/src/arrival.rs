@@ -27,8 +27,8 @@ enum NotHanded {
 }
 
 impl Shared {
-    /// Judges a message from outside and delivers it. Without an answer (`is_answered`), its sender is told by a failure
-    /// notice if there is no room for it.
+    /// Judges a message from outside and delivers it. If the transport gives no answer (`is_answered`) and there is no
+    /// room for the message, a failure notice tells its sender.
     ///
     /// # Errors
     /// Why it was turned away, for [`turn_away`](Self::turn_away).
@@ -191,7 +191,7 @@ impl Shared {
     ) {
         tracing::debug!(target: "sealbus::undeliverable", receiver, explanation, "message from outside not delivered");
         let sender = message.sender.as_ref();
-        // Notices are not answered by notices, for ever.
+        // A notice is not answered by a notice, because that could go on for ever.
         let is_notice = message.performative == Performative::Failure
             && sender.is_some_and(|it| it.local_name() == "ams");
         if is_notice {

@@ -50,7 +50,7 @@ impl<V> Bounded<V> {
 
     pub(crate) fn remove(&mut self, key: &str) {
         if self.entries.remove(key).is_some() {
-            // Mostly it is one of the newest.
+            // Mostly the key is one of the newest.
             let at = self.order.iter().rposition(|known| known == key);
             at.and_then(|at| self.order.remove(at));
         }
@@ -68,11 +68,11 @@ struct Claim {
 
 /// The statements of agents from outside about themselves.
 pub(crate) struct Book {
-    /// By the name of the agent.
+    /// The claims, by the name of the agent.
     addresses: Bounded<Claim>,
     /// The network addresses that messages came from, by the name of the platform, in lower case.
     seen: Bounded<Vec<IpAddr>>,
-    /// By the name of the platform, in lower case.
+    /// The encodings, by the name of the platform, in lower case.
     encodings: Bounded<Encoding>,
     /// The meaning of addresses, by their texts.
     read: Bounded<Vec<Address>>,

@@ -156,7 +156,7 @@ impl Default for GatewayLimits {
 /// A configuration that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// An address of another platform.
+    /// An address of another platform is wrong.
     #[error("platform {platform}: {error}")]
     Address {
         /// The platform.
@@ -176,7 +176,7 @@ pub enum ConfigError {
         /// The known names.
         known: &'static str,
     },
-    /// A rule.
+    /// A rule is wrong.
     #[error(transparent)]
     Rule(#[from] GatewayPolicyError),
     /// An address that means all interfaces.
@@ -297,14 +297,14 @@ impl GatewayConfig {
         Ok(())
     }
 
-    /// The rules it begins with.
+    /// The rules with which the gateway begins.
     pub fn policy(&self) -> GatewayPolicy {
         GatewayPolicy {
             rules: self.allow.clone(),
         }
     }
 
-    /// The address for others, of a gateway that listens on `bound`.
+    /// The address by which others reach a gateway that listens on `bound`.
     pub(crate) fn address(&self, bound: SocketAddr) -> Result<HttpAddress, http::HttpAddressError> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let port = self.port.unwrap_or(bound.port());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// How long the last bytes may take, and the client's answer to the end.
+/// How long the last bytes, and the client's answer to the end, may take.
 const FAREWELL_TIME: Duration = Duration::from_secs(2);
 /// The number of bytes that are still read.
 const LINGER_BYTES: usize = 256 << 10;

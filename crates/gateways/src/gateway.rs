@@ -40,10 +40,10 @@ pub enum OpenGatewayError {
     /// The gateway's configuration is faulty.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// HTTPS.
+    /// The settings of HTTPS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsSetupError),
-    /// The address to listen on.
+    /// The gateway cannot listen on its address.
     #[error(
         "the gateway cannot listen on {address}: {error}; free it, or choose another in the manifest"
     )]
@@ -53,10 +53,10 @@ pub enum OpenGatewayError {
         /// The reason.
         error: io::Error,
     },
-    /// The name others are to reach it by.
+    /// The name by which others are to reach the gateway is wrong.
     #[error(transparent)]
     Address(#[from] http::HttpAddressError),
-    /// The agent it was to be opened for has left.
+    /// The gateway's agent has left.
     #[error("the agent {0} is not on the bus")]
     NoAgent(String),
 }
@@ -164,7 +164,7 @@ impl Gateway {
         Ok(Self { inner, tasks })
     }
 
-    /// The addresses other platforms reach it by: that of HTTP first, then those of IIOP.
+    /// The addresses by which other platforms reach the gateway: that of HTTP first, then those of IIOP.
     pub fn addresses(&self) -> &[String] {
         &self.inner.own.all
     }
@@ -228,7 +228,7 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), OpenGa
 }
 
 impl Shared {
-    /// Shows the gateway's certificate as it is renewed.
+    /// Shows the gateway's certificate whenever it is renewed.
     async fn renew(self: Arc<Self>, own: Arc<sealbus_seal::tls::CertificateSource>) {
         let mut shown = None;
         let mut pause = SHORTEST_RENEWAL_CHECK;

@@ -20,7 +20,7 @@ pub(crate) struct Own {
     pub(crate) iiop: Option<OwnObject>,
     /// Every form of every address.
     pub(crate) all: Vec<String>,
-    /// The same as ways.
+    /// The same addresses as ways.
     pub(crate) ways: Vec<Address>,
 }
 

@@ -56,7 +56,7 @@ pub(crate) type MayReach = Box<dyn Fn(IpAddr) -> Result<(), OutOfReach> + Send +
 
 /// How a peer is spoken to.
 pub(crate) struct PeerConfig {
-    /// Tried in order.
+    /// The addresses, tried in order.
     pub(crate) addresses: Vec<Address>,
     /// Checks the addresses to which names are resolved.
     pub(crate) may_reach: MayReach,
@@ -92,11 +92,11 @@ enum Ended {
     Idle,
     /// The connection is lost. The oldest unanswered request may be the cause.
     Lost(String),
-    /// There was none: no address accepted one.
+    /// There was no connection: no address accepted one.
     Unreachable(String),
     /// The platform put a message off, which is set aside.
     PutOff(String),
-    /// The platform ended it in order, without taking the unanswered requests.
+    /// The platform ended the connection in order, without taking the unanswered requests.
     ClosedInOrder(String),
     /// The requests must go to another place.
     Forwarded(Address),
@@ -451,7 +451,7 @@ fn conversation(address: &Address) -> Box<dyn PeerConversation> {
 /// A number from 0 to 1.
 fn jitter() -> f64 {
     let mut byte = [0_u8];
-    // Without randomness there is none.
+    // Without randomness, the number is 0.
     let _ = aws_lc_rs::rand::fill(&mut byte);
     f64::from(byte[0]) / 255.0
 }

@@ -14,13 +14,13 @@ pub(crate) const UNIT: usize = 1 << 10;
 #[derive(Clone)]
 pub(crate) struct PeerHandle {
     pub(crate) requests: mpsc::Sender<Request<Ticket>>,
-    /// Room for bytes on their way to it.
+    /// Room for bytes on their way to the peer.
     pub(crate) room: Arc<Semaphore>,
 }
 
 /// The data that a message carries with it on its way out.
 pub(crate) struct Ticket {
-    /// Without its content.
+    /// The message without its content.
     pub(crate) message: AclMessage,
     pub(crate) receiver: Arc<str>,
     pub(crate) _room: Option<OwnedSemaphorePermit>,

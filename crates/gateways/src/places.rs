@@ -9,7 +9,7 @@ use sealbus_bus::network_of;
 
 use crate::config::GatewayLimits;
 
-/// Said to a connection for which there is no place.
+/// The answer to a connection for which there is no place.
 pub(crate) const TOO_MANY: &str =
     "more connections are open than the limits connections and connections-per-address allow";
 
@@ -48,7 +48,7 @@ pub(crate) struct BodyRoom<'a> {
     bytes: usize,
 }
 
-/// Which limit is met.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom(pub(crate) &'static str);
 

@@ -40,19 +40,19 @@ pub struct GatewayRule {
     pub register: bool,
 }
 
-/// A rule that cannot be meant.
+/// A rule that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GatewayPolicyError {
-    /// No platform, or a name that is none.
+    /// The rule names no platform, or its name cannot be one.
     #[error("'{}' is not a platform name: write what follows the @ in its agents' names, or * for all", .0.escape_debug())]
     Platform(String),
     /// No receivers.
     #[error("the rule for {0} names no receivers: write *, or the names of agents")]
     Receivers(String),
-    /// Something that is no network address.
+    /// A text is no network address.
     #[error(transparent)]
     Network(#[from] NoNetwork),
-    /// Something that is no fingerprint.
+    /// A text is no fingerprint.
     #[error("'{}' is not a SHA-256 fingerprint: write 64 hexadecimal digits", .0.escape_debug())]
     Certificate(String),
     /// Too many rules.

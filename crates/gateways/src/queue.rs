@@ -51,7 +51,7 @@ pub struct OutgoingQueue<T> {
 pub struct Expired<T> {
     /// The value that went along with it.
     pub ticket: T,
-    /// Why it was set aside, if it was.
+    /// Why the request was set aside, if it was.
     pub reason: Option<String>,
 }
 
@@ -118,9 +118,9 @@ impl<T> OutgoingQueue<T> {
         Some(item.request.clone())
     }
 
-    /// An answer has come to the oldest written request. Returns its ticket, unless the request must be sent again.
-    /// Also `None` if no request waits for an answer. Requests that were put off are set aside, and the connection must
-    /// end.
+    /// Notes an answer to the oldest written request. Returns the request's ticket, unless the request must be sent
+    /// again. Also `None` if no request waits for an answer. Requests that were put off are set aside, and the
+    /// connection must end.
     pub fn answered(&mut self, verdict: &Verdict, now: Instant) -> Option<T> {
         if self.written == 0 {
             return None;
@@ -133,8 +133,8 @@ impl<T> OutgoingQueue<T> {
         self.take_first()
     }
 
-    /// The connection has ended. `blamed`: only the oldest unanswered request can explain the end. Its ticket is
-    /// returned if that has happened too often.
+    /// Notes that the connection has ended. `blamed` says that only the oldest unanswered request can explain the end.
+    /// Returns the request's ticket if that has happened too often.
     pub(crate) fn connection_ended(&mut self, blamed: bool) -> Option<T> {
         let was_written = std::mem::take(&mut self.written) > 0;
         let first = self.items.front_mut()?;
@@ -183,7 +183,7 @@ impl<T> OutgoingQueue<T> {
         aside.items = of_it;
     }
 
-    /// When something that was set aside is to be tried.
+    /// When the next request that was set aside is to be tried.
     pub(crate) fn next_try(&self) -> Option<Instant> {
         self.aside.values().filter_map(|aside| aside.at).min()
     }

@@ -26,14 +26,14 @@ pub(crate) struct Shared {
     pub(crate) platform: PlatformName,
     pub(crate) config: GatewayConfig,
     pub(crate) known: HashMap<String, ReadPlatform>,
-    /// The addresses other platforms reach it by.
+    /// The addresses by which other platforms reach the gateway.
     pub(crate) own: Own,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) policy: RwLock<Arc<GatewayPolicy>>,
     pub(crate) book: Mutex<Book>,
     /// The messages from outside, by id, and whether they were delivered.
     pub(crate) seen: Mutex<Bounded<bool>>,
-    /// By platform, in lower case, and addresses.
+    /// The peers, by platform, in lower case, and addresses.
     pub(crate) peers: Mutex<HashMap<(String, Vec<Address>), PeerHandle>>,
     /// Messages from outside that wait for full mailboxes.
     pub(crate) lines: Mutex<Lines<WaitingMessage>>,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     pub(crate) tasks: std::sync::Weak<Mutex<JoinSet<()>>>,
     pub(crate) runtime: Handle,
-    /// Tells this run's messages from those of another.
+    /// Tells this run's messages apart from those of another run.
     pub(crate) run: String,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) next: AtomicU64,

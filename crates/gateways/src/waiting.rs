@@ -21,7 +21,7 @@ pub(crate) struct Lines<T> {
 struct Line<T> {
     waiting: VecDeque<(usize, T)>,
     bytes: usize,
-    /// Bytes of the message that was taken from it last.
+    /// Bytes of the message that was taken from the line last.
     in_hand: usize,
 }
 

@@ -134,7 +134,7 @@ impl Any {
     /// Reads a value.
     ///
     /// # Errors
-    /// [`MarshalError`]. Values of other types cannot be passed over, as their length is not known.
+    /// [`MarshalError`]. A value of another type cannot be skipped, because its length is not known.
     pub fn decode(decoder: &mut Decoder<'_>) -> Result<Self, MarshalError> {
         let kind = decoder.ulong()?;
         Ok(match kind {

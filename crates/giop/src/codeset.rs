@@ -86,7 +86,7 @@ impl CodeSet {
 /// The choice of a client, as the service context that goes with its first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeSets {
-    /// For strings.
+    /// The set of strings.
     pub char_set: CodeSet,
 }
 
@@ -114,7 +114,7 @@ impl CodeSets {
 /// The character sets that a server understands, as its references list them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeSetComponent {
-    /// The server's own, for strings.
+    /// The server's own set, for strings.
     pub native: CodeSet,
     /// The sets that it can convert.
     pub conversions: Vec<CodeSet>,
@@ -135,7 +135,7 @@ impl CodeSetComponent {
         })
     }
 
-    /// The component of our own references: UTF-8, or ISO 8859-1 for those that have nothing else.
+    /// The component of our own references: UTF-8, or ISO 8859-1 for clients that know nothing else.
     pub fn own() -> TaggedData {
         let mut encoder = Encoder::encapsulated(ByteOrder::Big);
         encoder.ulong(CodeSet::Utf8.number());

@@ -3,7 +3,7 @@
 
 use crate::cdr::{Decoder, Encoder, MarshalError};
 
-/// The most of them in one list.
+/// The most contexts or components in one list.
 const MOST: usize = 64;
 
 /// Data with a number for its kind.

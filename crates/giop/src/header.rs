@@ -47,11 +47,11 @@ pub enum Kind {
     CancelRequest,
     /// Asks whether an object is here.
     LocateRequest,
-    /// The answer to that.
+    /// The answer to a `LocateRequest`.
     LocateReply,
     /// The server ends the connection in order.
     CloseConnection,
-    /// The other side sent something that is no message.
+    /// The sender got bytes that are no message.
     MessageError,
     /// A further part of a message.
     Fragment,

@@ -135,7 +135,7 @@ impl IiopProfile {
             key: decoder.octets()?.to_vec(),
             components: match version {
                 Version::V1_0 => Vec::new(),
-                // Some ORBs leave out the list in 1.1.
+                // In 1.1, some ORBs leave out the list.
                 _ if decoder.left() == 0 => Vec::new(),
                 _ => TaggedData::decode_all(&mut decoder)?,
             },

@@ -53,7 +53,7 @@ pub enum Message<'a> {
     CancelRequest(CancelRequest),
     /// Asks whether an object is here.
     LocateRequest(LocateRequest),
-    /// The answer to that.
+    /// The answer to a `LocateRequest`.
     LocateReply(LocateReply),
     /// The server ends the connection in order.
     CloseConnection,

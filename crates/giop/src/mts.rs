@@ -17,7 +17,7 @@ pub const MOST_AGENTS: usize = 256;
 pub const MOST_ADDRESSES: usize = 64;
 /// The most properties in one list.
 const MOST_PROPERTIES: usize = 64;
-/// How deep resolvers of resolvers may lie.
+/// How deep resolvers may be nested.
 pub const DEEPEST: usize = 4;
 
 /// The shortest encodings of the elements of sequences, in bytes.
@@ -29,7 +29,8 @@ const LEAST_ENVELOPE: usize = 48;
 /// A message with its envelopes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FipaMessage {
-    /// The first platform's envelope, and those that others on the way added. Values of later ones count.
+    /// The first platform's envelope, and the envelopes that other platforms on the way added. The values of later
+    /// envelopes count.
     pub envelopes: Vec<Envelope>,
     /// The ACL message, encoded.
     pub body: Vec<u8>,
@@ -93,7 +94,7 @@ pub struct ReceivedObject {
     pub by: Vec<u8>,
     /// The address from which the message came there.
     pub from: Vec<u8>,
-    /// When.
+    /// When it came there.
     pub date: DateTime,
     /// The message's number there.
     pub id: Vec<u8>,

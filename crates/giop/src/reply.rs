@@ -129,7 +129,7 @@ impl LocateReply {
         Ok(Self { id, status })
     }
 
-    /// Writes it.
+    /// Writes the answer.
     pub fn encode(&self, version: Version, order: ByteOrder) -> Vec<u8> {
         let mut encoder = Header::begin(version, order, Kind::LocateReply);
         encoder.ulong(self.id);

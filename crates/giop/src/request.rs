@@ -121,7 +121,7 @@ impl<'a> Request<'a> {
     ) -> Result<Self, MarshalError> {
         if version == Version::V1_2 {
             let id = decoder.ulong()?;
-            // The lowest bit asks for an early answer, the next one for the object's own.
+            // The lowest bit asks for an early answer. The next one asks for the object's own answer.
             let response = match decoder.octet()? & 3 {
                 0 => Response::None,
                 1 => Response::Early,
@@ -226,7 +226,7 @@ impl CancelRequest {
         Ok(Self { id })
     }
 
-    /// Writes it.
+    /// Writes the message.
     pub fn encode(self, version: Version, order: ByteOrder) -> Vec<u8> {
         let mut encoder = Header::begin(version, order, Kind::CancelRequest);
         encoder.ulong(self.id);
@@ -254,7 +254,7 @@ impl LocateRequest {
         })
     }
 
-    /// Writes it.
+    /// Writes the question.
     pub fn encode(&self, version: Version, order: ByteOrder) -> Vec<u8> {
         let mut encoder = Header::begin(version, order, Kind::LocateRequest);
         encoder.ulong(self.id);

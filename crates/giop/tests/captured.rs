@@ -128,7 +128,7 @@ fn assert_has(file: &str, expected: &Value, name: &str, found: Value) {
     assert_eq!(expected[name], found, "{file}: {name} in {expected}");
 }
 
-/// Writes a message as it was read. A body is written as it came, except those that are read too.
+/// Writes a message as it was read. A body is written as it came, unless it is read, too.
 fn written(whole: &Whole) -> Vec<u8> {
     let (version, order) = (whole.header.version, whole.header.order);
     match Message::decode(&whole.header, &whole.bytes).unwrap() {

@@ -5,12 +5,12 @@ use crate::record::{self, CommonHeader, HEADER, Kind};
 /// The most separate stretches of removed records in a stream, and in one change.
 pub(crate) const MOST_STRETCHES: usize = 65_536;
 
-/// A change of the known facts about a stream's records.
+/// A change of a stream's cursors, removals or trimming.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Cursor {
         name: String,
-        /// `None`: there is no such cursor any more.
+        /// `None` removes the cursor.
         position: Option<u64>,
     },
     Remove {

@@ -22,7 +22,7 @@ pub(crate) struct FailingDisk {
     pub(crate) room: AtomicU64,
     /// Whether the disk writes but then does not synchronise.
     pub(crate) refuses_to_synchronise: AtomicBool,
-    /// Whether the redo log finds no room, which it needs more of than the streams' files.
+    /// Whether the redo log finds no room. It needs more room than the streams' files.
     pub(crate) refuses_log: AtomicBool,
     /// Whether refused records and entries cannot be cut off.
     pub(crate) refuses_to_cut: AtomicBool,
@@ -32,7 +32,7 @@ pub(crate) struct FailingDisk {
     pub(crate) refuses_to_remove: AtomicBool,
     /// How often records were synchronised.
     synchronised: AtomicU64,
-    /// How often something was to be written.
+    /// How often somebody tried to write.
     writes: AtomicU64,
     /// Held by a test that lets the disk wait.
     gate: Mutex<()>,
@@ -48,7 +48,7 @@ thread_local! {
     static NAMED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
 }
 
-/// As that of `sealbus_files`, unless a test lets it fail.
+/// Calls `sealbus_files::sync_folder`, unless a test lets it fail.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if UNNAMED.lock().contains(folder) {
         return Err(io::Error::other("the disk refuses to"));
@@ -157,7 +157,7 @@ fn a_full_disk_acknowledges_nothing_and_is_recovered_from() {
         Err(JournalError::NoRoom(_))
     ));
     assert_eq!(stream.end(), written as u64 + 1);
-    // Shorter ones find no stale bytes behind them.
+    // Shorter records must have no stale bytes behind them.
     disk.room.store(100_000, Ordering::SeqCst);
     append(&stream, "").unwrap();
     append(&stream, "last").unwrap();
@@ -227,8 +227,8 @@ const SHORT_LOG: JournalConfig = JournalConfig {
     ..LOGGED
 };
 
-/// A copy of a journal that is in use, as a crash would leave it. The journal may be removing files of its redo log that
-/// are settled; a copy during which a file went is made again.
+/// A copy of a journal that is in use, as a crash would leave it. The journal may remove settled files of its redo log
+/// meanwhile. If a file goes during the copy, the copy is made again.
 fn crashed(folder: &Path) -> tempfile::TempDir {
     let log = || {
         let files = fs::read_dir(folder.join("redo")).unwrap();
@@ -319,8 +319,8 @@ fn what_the_redo_log_refuses_does_not_come_back() {
     }
 }
 
-/// Its folder has another name, and its files are still there. Records that the redo log alone had would be acknowledged,
-/// and lost when the journal is opened again.
+/// The stream's folder has another name, and its files are still there. A record that only the redo log has would be
+/// acknowledged, and then lost when the journal is opened again.
 #[test]
 fn a_stream_whose_files_cannot_be_removed_is_removed_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -343,7 +343,7 @@ fn a_stream_whose_files_cannot_be_removed_is_removed_all_the_same() {
         Err(JournalError::Removed(_))
     ));
     assert!(journal.stream("s").is_none());
-    // Its name is free.
+    // The stream's name is free.
     let renewed = journal.open_stream("s", StreamConfig::default()).unwrap();
     assert_eq!(append(&renewed, "three").unwrap(), 1);
     let copy = crashed(folder.path());

@@ -91,7 +91,8 @@ impl Journal {
         let opened = File::open(folder).ok();
         redo::recover(folder, &mut report)?;
         let (by_name, last) = open_streams(folder, &mut report)?;
-        // An earlier process may have ended before its last bytes were on disk. Later records say that these are.
+        // An earlier process may have ended before its last bytes were on disk. Later records will say that these bytes
+        // are, so they are synchronised now.
         let newest = by_name.values().filter_map(|stream| {
             let state = stream.state.lock();
             state.segments.last().map(|segment| segment.path.clone())
@@ -185,7 +186,7 @@ fn lock(folder: &Path) -> Result<File, JournalError> {
         .set_len(0)
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()));
-    // A full disk is no reason not to read the existing records. The number is for people only.
+    // A full disk must not keep anybody from reading the existing records. The number is for people only.
     let _ = note;
     Ok(file)
 }
@@ -200,7 +201,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = || Journal::open(folder.path(), JournalConfig::default());
         let (journal, _) = open().unwrap();
-        // As a process has it between its fork and its first instruction.
+        // The copy that a process has between its fork and its first instruction.
         let copy = journal.inner.lock.lock().as_ref().unwrap().try_clone();
         let copy = copy.unwrap();
         journal.close();

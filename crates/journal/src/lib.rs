@@ -2,9 +2,9 @@
 //!
 //! A [`Journal`] is a folder with any number of [`Stream`]s. A stream is an ordered sequence of records, numbered from
 //! 1 without gaps. Each record has a time, a key, attributes and a payload. Key, attributes and payload are just bytes
-//! here. One thread of the journal writes all waiting records at once, with one `fdatasync` for all of them: that of
-//! their file, or, if they belong to several streams, that of a redo log.
-//! An append returns a [`Written`], which resolves once its record is on disk, and not before.
+//! here. One thread of the journal writes all waiting records at once, with one `fdatasync` for all of them: of their
+//! file or, if they belong to several streams, of a redo log. An append returns a [`Written`], which resolves once its
+//! record is on disk, and not before.
 //!
 //! A stream also keeps *cursors* (the progress of readers, by name) and *removals* (finished records), as durably as
 //! its records. A [`Reader`] begins at a number, at a time or a number of records before the end, and follows the tail.

@@ -101,7 +101,7 @@ impl Queue {
         self.room.notify_waiters();
     }
 
-    /// All that waits; `None` once it is closed and empty.
+    /// All waiting orders; `None` once the queue is closed and empty.
     pub(crate) fn take(&self) -> Option<Vec<(Arc<StreamShared>, Order)>> {
         let mut inner = self.inner.lock();
         while inner.orders.is_empty() {

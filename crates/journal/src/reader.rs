@@ -57,7 +57,7 @@ struct OpenSegment {
 
 enum Step {
     Found(Record),
-    /// The segment holds no more.
+    /// The segment has no more records.
     Over,
 }
 
@@ -279,13 +279,13 @@ impl OpenSegment {
             let readable = self.segment.readable.lock();
             let written = readable.written();
             if let Some(past) = self.offset.checked_sub(written) {
-                // Memory has the rest until the file does.
+                // The rest is in memory until it is in the file.
                 self.ahead = Bytes::copy_from_slice(&readable.deferred[past as usize..]);
                 return Ok(());
             }
             written
         };
-        // No record lies in both.
+        // No record lies partly in the file and partly in memory.
         let left = (length.min(written) - self.offset) as usize;
         let mut buffer = vec![0; needed.max(CHUNK).min(left)];
         self.file

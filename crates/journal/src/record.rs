@@ -8,7 +8,7 @@
 //! | 1 | kind: 1 a record, 2 a cursor, 3 removals, 4 the first record not trimmed |
 //! | 1 | 0 |
 //! | 4 | bytes of this file that were on disk, here or in the redo log, when this was written |
-//! | 8 | number of the record; of the next one if this is none itself |
+//! | 8 | number of the record; for the other kinds, of the next record |
 //! | 8 | time, in microseconds since 1970 |
 //! | 2, 2, 4 | length of key, attributes, payload |
 //! | 4 | CRC-32C of the body |

@@ -46,7 +46,8 @@ pub(crate) fn open_streams(
     folders.sort();
     let (mut streams, mut last) = (ByName::new(), 0);
     for (id, path) in folders {
-        // Also that of a folder that cannot be opened: the redo log finds folders by their numbers.
+        // The number of a folder that cannot be opened counts, too, because the redo log finds folders by their
+        // numbers.
         last = id;
         if let Some(stream) = open_stream(&path, id, report)? {
             insert(&mut streams, Arc::new(stream), report)?;
@@ -55,8 +56,8 @@ pub(crate) fn open_streams(
     Ok((streams, last))
 }
 
-/// Takes a stream in. Of several folders with one name, the newest with contents counts: an attempt to make the stream may
-/// have left an empty one, and a stream of that name may have been removed, and be back after a power cut.
+/// Adds a stream. Of several folders with one name, the newest with contents counts. A failed attempt to make the stream
+/// may have left an empty folder, and a power cut may have brought back a removed stream of that name.
 fn insert(
     streams: &mut ByName,
     stream: Arc<StreamShared>,
@@ -145,11 +146,11 @@ fn open_stream(
     }))
 }
 
-/// A stream while its segments are gone through.
+/// A stream while its segments are checked.
 struct Opened {
     name: Option<String>,
     state: StreamState,
-    /// The segment before is damaged, which was reported.
+    /// Whether the segment before is damaged. That was reported.
     is_interrupted: bool,
 }
 
@@ -220,7 +221,7 @@ impl Opened {
         }
         self.is_interrupted = false;
         self.state.next = header.first;
-        // The facts about the stream are at the beginning of each segment.
+        // Each segment begins with the stream's cursors and removals.
         self.state.cursors.clear();
         self.state.removed = Spans::default();
         if is_too_long {

@@ -1,4 +1,4 @@
-//! The entries of the redo log, and how they are written again where they belong.
+//! The entries of the redo log, and how they are written into their segments again.
 //!
 //! The log is a stream. Each of its records is an entry: the bytes that a group wrote into one segment. Its key names the
 //! place of the bytes:
@@ -26,7 +26,7 @@ use crate::record::{HEADER, Header, Kind};
 use crate::recovery::{LONGEST_FILE, LONGEST_HEADER, entries, id_of};
 use crate::segment::{SegmentHeader, file_name};
 
-/// Most bytes of one stream in an entry. More than that gains nothing from the log, which writes all bytes twice.
+/// Most bytes of one stream in an entry. More bytes gain nothing from the log, because it writes all bytes twice.
 pub(crate) const LARGEST: usize = 128 * 1024;
 const KEY: usize = 24;
 

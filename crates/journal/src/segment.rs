@@ -127,8 +127,8 @@ pub(crate) fn file_name(first: u64) -> String {
 /// Ending of a segment's file that is not complete.
 pub(crate) const UNFINISHED: &str = "unfinished";
 
-/// Makes the file of a segment, whole or not at all. A file that has its name has taken the place of any other of that
-/// name, so it is no error if the name may not be on disk: the segment says so.
+/// Makes the file of a segment, whole or not at all. Once the file has its name, it has replaced any other file of that
+/// name. It is therefore no error if the name may not be on disk: the segment says so.
 pub(crate) fn begin_segment(
     folder: &Path,
     header: SegmentHeader,
@@ -199,7 +199,7 @@ impl Readable {
         self.length - self.deferred.len() as u32
     }
 
-    /// A record lies at `offset`.
+    /// Notes that a record lies at `offset`.
     pub(crate) fn note(&mut self, number: u64, offset: u32) {
         let due = self.index.last().map_or(0, |(_, last)| last + INDEXED);
         if offset >= due {

@@ -80,7 +80,7 @@ impl Spans {
         self.0.iter().map(|(first, end)| end - first).sum()
     }
 
-    /// How many stretches.
+    /// How many stretches there are.
     pub fn stretches(&self) -> usize {
         self.0.len()
     }

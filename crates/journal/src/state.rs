@@ -67,7 +67,7 @@ pub(crate) struct StreamState {
     pub(crate) last_micros: u64,
     pub(crate) cursors: BTreeMap<String, u64>,
     pub(crate) removed: Spans,
-    /// Why it cannot be written.
+    /// Why the stream cannot be written.
     pub(crate) damage: Option<Damage>,
     /// The first damage found on opening, wherever it lies.
     pub(crate) found: Option<Damage>,
@@ -115,7 +115,7 @@ impl StreamShared {
         })
     }
 
-    /// Whether it never had a record or a cursor.
+    /// Whether the stream never had a record or a cursor.
     pub(crate) fn is_blank(&self) -> bool {
         let state = self.state.lock();
         state.next == 1 && state.cursors.is_empty() && state.found.is_none()
@@ -134,7 +134,7 @@ impl StreamShared {
 }
 
 impl StreamState {
-    /// Carries a change out that is on disk.
+    /// Carries out a change that is on disk.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Cursor { name, position } => match position {
@@ -158,7 +158,7 @@ impl StreamState {
         }
     }
 
-    /// Makes the trimmed and the removed records agree, and keeps to the most records.
+    /// Trims the stream to the most records, and makes the trimmed and the removed records agree.
     pub(crate) fn settle(&mut self) {
         if let Some(count) = self.config.retention.count {
             self.first = self.first.max(self.next.saturating_sub(count));

@@ -26,7 +26,7 @@ const LONGEST_CURSOR: usize = 1024;
 pub struct Stream {
     pub(crate) shared: Arc<StreamShared>,
     pub(crate) queue: Arc<Queue>,
-    /// Keeps it open.
+    /// Keeps the journal open.
     pub(crate) journal: Journal,
 }
 
@@ -49,7 +49,7 @@ pub struct StreamInfo {
 }
 
 impl Stream {
-    /// The journal it is in.
+    /// The journal that holds the stream.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
@@ -59,7 +59,7 @@ impl Stream {
         &self.shared.name
     }
 
-    /// The known facts about it.
+    /// The report on the stream.
     pub fn info(&self) -> StreamInfo {
         let state = self.shared.state.lock();
         StreamInfo {
@@ -187,7 +187,7 @@ impl Stream {
         (state.first..state.next).contains(&number) && state.removed.next_outside(number) == number
     }
 
-    /// A reader from there on.
+    /// A reader that begins at `from`.
     pub fn read(&self, from: ReadFrom) -> Reader {
         Reader::new(self.shared.clone(), from)
     }

@@ -246,7 +246,7 @@ fn one_process_has_it() {
     assert_eq!(holder, format!("the process {}", std::process::id()));
     let stream = first.open_stream("s", StreamConfig::default()).unwrap();
     drop(first);
-    // A stream keeps it open.
+    // A stream keeps the journal open.
     assert!(Journal::open(folder.path(), JournalConfig::default()).is_err());
     let closed = stream.journal().clone();
     closed.close();
@@ -345,7 +345,7 @@ fn a_damaged_file_is_an_error_that_says_where() {
         .collect();
     files.sort();
     assert!(files.len() > 2);
-    // In the midst of a file that is not written any more.
+    // In the middle of a file that is no longer written.
     let mut bytes = fs::read(&files[1]).unwrap();
     let place = bytes.len() - 5;
     bytes[place] ^= 1;

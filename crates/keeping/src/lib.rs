@@ -10,16 +10,16 @@ pub use reserve::free_and_reserve;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_journal::JournalError;
 
-/// Length of the longest kept message. With its encoding it fits a frame between process and node.
+/// The length of the longest kept message. When encoded, it fits a frame between process and node.
 pub(crate) const LONGEST_KEPT: usize = 12 << 20;
 
-/// Length of the longest kept message on a platform with messages of up to `max_message` bytes. Between nodes a kept
-/// message is encoded as part of another message.
+/// The length of the longest kept message on a platform with messages of up to `max_message` bytes. Between nodes a
+/// kept message is encoded as part of another message.
 pub(crate) fn longest(max_message: u64) -> usize {
     LONGEST_KEPT.min(usize::try_from(max_message / 2).unwrap_or(LONGEST_KEPT))
 }
 
-/// A failure of the journal, as others hear of it.
+/// A failure of the journal, as others are told of it.
 pub(crate) fn storage(error: JournalError) -> Fault {
     let code = match error {
         JournalError::Busy { .. } => FaultCode::Full,

@@ -1,19 +1,19 @@
-//! The reserve of a node's disk. Letters and events may fill the disk up to here. The rest is for the platform's own
-//! writes: certificates, notes of taken messages, the state of the node. Otherwise a full disk would lock out the
-//! reader that would empty it.
+//! The reserve of a node's disk. Letters and events may fill the disk up to it. The rest is for the platform's own
+//! writes: certificates, notes of taken messages, and the state of the node. Without it, a full disk would lock out the
+//! reader that could empty it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use sealbus_control::{Fault, FaultCode};
 
-/// The reserve of a large disk lies between these, in bytes.
+/// The bounds of the reserve of a large disk, in bytes.
 const BOUNDS: (u64, u64) = (64 << 20, 1 << 30);
 
-/// The bytes of a disk: those that are free, and all.
+/// The bytes of a disk: the free ones, and all.
 pub(crate) type Space = (u64, u64);
 
-/// Looks how much of the disk is free.
+/// Looks up how much of the disk is free.
 type Look = Box<dyn Fn(&Path) -> io::Result<Space> + Send + Sync>;
 
 /// The reserve of the disk on which a folder lies.
@@ -40,7 +40,7 @@ impl Reserve {
     /// # Errors
     /// [`FaultCode::Full`], with the disk and the space that is left.
     pub(crate) fn check(&self, node: &str) -> Result<(), Fault> {
-        // A disk that does not say how full it is shows it when it is written.
+        // If a disk does not tell how full it is, a write will show it.
         let Ok((free, all)) = (self.look)(&self.folder) else {
             return Ok(());
         };
@@ -62,7 +62,7 @@ impl Reserve {
 /// The bytes that are free on the disk of a folder, and the reserve of that disk.
 ///
 /// # Errors
-/// The system does not say it.
+/// If the system does not tell.
 pub fn free_and_reserve(folder: &Path) -> io::Result<(u64, u64)> {
     let (free, all) = look(folder)?;
     Ok((free, reserve_of(all)))
@@ -82,7 +82,7 @@ fn look(folder: &Path) -> io::Result<Space> {
     ))
 }
 
-/// Nothing without unsafe code says it here.
+/// On this system, only unsafe code could tell.
 #[cfg(not(unix))]
 fn look(_: &Path) -> io::Result<Space> {
     Err(io::ErrorKind::Unsupported.into())
@@ -98,7 +98,7 @@ pub(crate) mod tests {
     use super::*;
 
     impl Reserve {
-        /// The reserve of a disk of 10 GiB with this much free.
+        /// The reserve of a disk of 10 GiB of which this much is free.
         pub(crate) fn with_free(free: &Arc<AtomicU64>) -> Self {
             let free = free.clone();
             let look = move |_: &Path| Ok((free.load(Ordering::SeqCst), 10 << 30));

@@ -1,8 +1,8 @@
 //! The launcher as a process: its start by a node, and its first and last steps.
 //!
-//! Its standard input is one end of a pair of sockets. The node writes the order and closes its direction. The launcher
-//! writes [`SEALED`] before it becomes the program; after that come errors, or the end, because the descriptor closes
-//! with `exec`.
+//! The launcher's standard input is one end of a pair of sockets. The node writes the order, and shuts down its writing
+//! side. The launcher writes [`SEALED`] just before it becomes the program. Then it writes an error, or `exec` closes
+//! the socket.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,10 +15,10 @@ use std::process::{Command, ExitCode, Stdio};
 
 use super::plan::{IsolationStep, NotIsolated, Order, Plan};
 
-/// The hidden command of the program that is the launcher.
+/// The hidden command of `sealbus` that is the launcher.
 pub const SUBCOMMAND: &str = "launch";
 
-/// The launcher says this when everything is sealed.
+/// The launcher writes this when it has sealed everything.
 const SEALED: &[u8] = b"sealed\n";
 /// Most bytes of an order.
 const LONGEST: u64 = 64 * 1024 * 1024;
@@ -29,7 +29,7 @@ pub struct Launching {
     socket: UnixStream,
 }
 
-/// Prepares a launcher. `program` is the `sealbus` command; the caller sets where the output goes, and starts it.
+/// Prepares a launcher. `program` is the `sealbus` command. The caller directs the output and starts the command.
 ///
 /// # Errors
 /// The system gives no pair of sockets.
@@ -46,11 +46,11 @@ pub fn launch(program: &Path, order: &Order) -> io::Result<(Command, Launching)>
 }
 
 impl Launching {
-    /// Gives the order to the launcher, which runs by now, and waits until it has become the program. `command` must be
-    /// dropped before, because it holds the other end.
+    /// Gives the order to the running launcher, and waits until the launcher has become the program. Drop `command`
+    /// first, because it holds the other end of the sockets.
     ///
     /// # Errors
-    /// [`NotIsolated`]: the program does not run.
+    /// [`NotIsolated`] if the program does not run.
     pub fn wait(mut self) -> Result<(), NotIsolated> {
         let mut said = Vec::new();
         let heard = self
@@ -114,7 +114,7 @@ pub fn run() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            // An error means that the node is gone, and nobody asks.
+            // An error means that the node is gone, so nobody reads the problem.
             let _ = serde_json::to_writer(&mut node, &problem);
             ExitCode::FAILURE
         }

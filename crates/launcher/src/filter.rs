@@ -1,5 +1,5 @@
-//! System calls that a sealed program may not make. All others are allowed: a program should not break because its
-//! language's library got a new way to do an old thing.
+//! System calls that a sealed program may not make. All others are allowed, so that a program does not break when its
+//! language's library uses a new call for an old purpose.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +15,7 @@ use super::plan::Plan;
 /// The rules by the number of the system call. A call without rules is refused with any arguments.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Namespaces and mounts; other processes; the kernel itself; ways around the filter.
+/// Calls about namespaces and mounts, about other processes, and about the kernel itself, and calls around the filter.
 const REFUSED: &[i64] = &[
     libc::SYS_unshare,
     libc::SYS_setns,
@@ -46,7 +46,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
-    // No filter sees its operations.
+    // No filter sees the operations of io_uring.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -73,7 +73,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// System V's shared memory, semaphores and queues, and POSIX queues: by the rights of the user alone.
+/// System V's shared memory, semaphores and queues, and POSIX queues. Only the rights of the user protect them.
 const SHARED_BY_USER: &[i64] = &[
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -90,7 +90,8 @@ const SHARED_BY_USER: &[i64] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// Calls that change another process of the same user; their argument with this index names it, and is 0 for the caller.
+/// Calls that can change another process of the same user, and the index of the argument that names the process. There,
+/// 0 names the caller.
 const OF_OTHERS: &[(i64, u8)] = &[
     (libc::SYS_prlimit64, 0),
     (libc::SYS_sched_setaffinity, 0),
@@ -103,8 +104,8 @@ const OF_OTHERS: &[(i64, u8)] = &[
     (libc::SYS_move_pages, 0),
 ];
 
-/// Those of them that change all processes of a user, and the first argument that says so: `PRIO_USER`, `IOPRIO_WHO_USER`. To
-/// them, 0 names the caller's user.
+/// The calls among [`OF_OTHERS`] that can change all processes of a user, and the first argument with which they do:
+/// `PRIO_USER`, `IOPRIO_WHO_USER`. There, 0 names the caller's user.
 const OF_USERS: [(i64, u64); 2] = [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)];
 
 /// Flags of `clone` that make namespaces.
@@ -123,7 +124,7 @@ const FAMILIES: [libc::c_int; 4] = [libc::AF_PACKET, libc::AF_ALG, libc::AF_VSOC
 
 /// The bits of a socket's type without its flags.
 const KIND: u64 = 0xf;
-/// Asks for the present personality and changes nothing.
+/// The argument of `personality` that asks for the present one and changes nothing.
 const PRESENT: u64 = 0xffff_ffff;
 /// Calls with this bit come from programs for the x32 interface of x86-64 kernels.
 #[cfg(target_arch = "x86_64")]
@@ -137,7 +138,7 @@ const REFUSED_X32: [i64; 4] = [521, 528, 539, 540];
 /// # Errors
 /// The system refuses them, or they cannot be compiled for this machine.
 pub(crate) fn apply(plan: &Plan) -> io::Result<()> {
-    // A library that does not find `clone3` takes `clone`, the flags of which a filter sees.
+    // A library that does not find `clone3` calls `clone`. A filter sees the flags of `clone`.
     let unknown = Rules::from([(libc::SYS_clone3, Vec::new())]);
     for (rules, errno) in [(unknown, libc::ENOSYS), (rules(plan)?, libc::EPERM)] {
         let program = compile(rules, errno).map_err(io::Error::other)?;
@@ -182,7 +183,7 @@ fn rules(plan: &Plan) -> io::Result<Rules> {
         refuse_if(libc::SYS_socket, &[(0, Eq, bits(family))])?;
     }
     refuse_if(libc::SYS_personality, &[(0, Ne, PRESENT), (0, Ne, 0)])?;
-    // Types in another program's terminal.
+    // `TIOCSTI` types in another program's terminal.
     refuse_if(libc::SYS_ioctl, &[(1, Eq, libc::TIOCSTI)])?;
     let unix = bits(libc::AF_UNIX);
     if !plan.may_open_unix_sockets() {

@@ -1,7 +1,8 @@
 //! The files that belong to a program: the programs behind it, their libraries and packages.
 //!
-//! A program that may change its own script, a link to its interpreter, or its environment chooses by itself what belongs to
-//! it at its next start. In this way it gets an interpreter, and nothing else outside its own folders.
+//! A program may be able to change its own script, a link to its interpreter, or its environment. It then chooses the files
+//! that belong to it at its next start. Such a choice opens an interpreter, and nothing else outside the program's own
+//! folders.
 
 use std::fs;
 use std::io::Read;
@@ -21,7 +22,8 @@ const BESIDE_BIN: [&str; 8] = [
     "share",
     "include",
 ];
-/// Of these, an interpreter that the program may have chosen goes without the last: other programs keep their data there.
+/// The last of these. An interpreter that the program may have chosen goes without it, because other programs keep their
+/// data there.
 const DATA: &str = "share";
 /// Most symbolic links from one to the next.
 const MOST_LINKS: usize = 40;
@@ -88,7 +90,7 @@ fn interpreter_of(path: &Path) -> Option<PathBuf> {
 }
 
 /// The folders of packages that a Python environment uses in place, without a copy of them (`pip install --editable`). A
-/// list that the program may have written opens nothing; its own folders are open.
+/// list that the program may have written opens nothing. The program's own folders are open anyway.
 fn linked_packages(library: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
     let versions = fs::read_dir(library).into_iter().flatten().flatten();
     let sites = versions.map(|version| version.path().join("site-packages"));
@@ -104,7 +106,7 @@ fn linked_packages(library: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
             if !is_own {
                 found.push(folder);
             } else if !may_change(&folder, writable) {
-                // This goes to the program's log: Python says nothing of a folder that it does not see.
+                // This line goes to the program's log, because Python does not report a folder that it cannot see.
                 eprintln!(
                     "-- {} stays closed, though {} names it: the program may change that list, so write the folder in `read` \
                      of the manifest",

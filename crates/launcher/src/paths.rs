@@ -1,8 +1,8 @@
 //! The files and folders that a program may touch: those of the system, those of its interpreter, its own, and those
 //! that the manifest adds.
 //!
-//! Landlock takes only a list of allowed paths, and no exceptions. If a hidden folder lies in an allowed one, each
-//! entry beside it is allowed by itself.
+//! Landlock takes a list of allowed paths without exceptions. If a hidden folder lies in an allowed one, each entry
+//! beside the hidden folder is therefore allowed by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -38,7 +38,7 @@ pub(crate) struct Paths {
     pub(crate) needed: BTreeSet<(PathBuf, Right)>,
     /// The symbolic links on the way to these paths, and their targets. The links' own paths have no links in them.
     pub(crate) links: BTreeMap<PathBuf, PathBuf>,
-    /// The user of the program's own, if it gets one.
+    /// The program's own user, if it gets one.
     pub(crate) user: Option<u32>,
     /// Folders that the program may change.
     writable: Vec<PathBuf>,
@@ -136,7 +136,7 @@ impl Paths {
             paths.demand(folder, Right::List, &[])?;
         }
         if plan.mode >= Isolation::Namespace {
-            // By now these are the program's own.
+            // The program's shared memory is its own by now.
             paths.allow_if_there(Path::new(SHARED_MEMORY), Right::Write, &[]);
         }
         Ok(paths)
@@ -208,8 +208,8 @@ impl Paths {
         self.demand(path, right, hidden)
     }
 
-    /// Refuses a path that leads out of a folder that the program may change. The program could have put a link there, and
-    /// would choose by itself at its next start which files it may open.
+    /// Refuses a path that leads out of a folder that the program may change. Otherwise the program could put a link
+    /// there, and choose the files that it may open at its next start.
     fn check_way(&self, path: &Path) -> Result<(), (PathBuf, io::Error)> {
         let own = |path: &Path| self.writable.iter().find(|it| path.starts_with(it));
         for (link, _) in links(path) {
@@ -227,9 +227,9 @@ impl Paths {
         Ok(())
     }
 
-    /// The path without symbolic links in it. Those on the way are the program's, too.
+    /// The path without symbolic links in it. The program also gets the links on the way.
     fn real(&mut self, path: &Path) -> io::Result<PathBuf> {
-        // The kernel may refuse to follow a link of another user, where all may make links.
+        // In a folder where everybody may make links, the kernel may refuse to follow another user's link.
         fs::metadata(path)?;
         self.links.extend(links(path));
         path.canonicalize()
@@ -265,8 +265,7 @@ impl Paths {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         for entry in entries {
             let path = entry.path();
-            // A right to the folder around a meeting place, or around one that is closed to the program's user, opens nothing
-            // of it.
+            // A right to a folder opens no meeting place in it, and no folder in it that is closed to the program's user.
             let is_closed = self.user.is_some_and(|user| is_closed_to(user, &path));
             if is_closed || self.covered.contains(&path) {
                 continue;
@@ -361,7 +360,7 @@ mod tests {
         paths.covered.push(tmp.clone());
         for (named, right) in [(&root, None), (&tmp, Some(&Right::Read))] {
             paths.allow(named, Right::Read, &hidden);
-            // The view has what there is a right to.
+            // The view has every path to which there is a right.
             assert_eq!(paths.rights.get(&tmp), right);
         }
     }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use sealbus_manifest::isolation::{Confinement, Isolation};
 use serde::{Deserialize, Serialize};
 
-/// Folders in which programs of all kinds keep their sockets. A program could have those of its node's user act for it, so in a view
-/// of its own they are empty.
+/// Folders in which programs of all kinds keep their sockets. Through the sockets of its node's user, a program could have other
+/// programs act for it. In a program's own view, these folders are therefore empty.
 const MEETING_PLACES: [&str; 3] = ["/tmp", "/var/tmp", "/run/user"];
 
 /// The task of a launcher.
@@ -33,7 +33,7 @@ pub struct Plan {
     pub program: PathBuf,
     /// The program's arguments.
     pub arguments: Vec<String>,
-    /// The folder in which it starts, which it may read.
+    /// The folder in which the program starts. The program may read it.
     pub directory: PathBuf,
     /// All variables of its environment.
     pub environment: BTreeMap<String, String>,
@@ -84,7 +84,7 @@ pub enum IsolationStep {
     Sweep,
     /// Giving up all capabilities.
     Capabilities,
-    /// Keeping programs that it starts from getting more rights.
+    /// Preventing the programs that it starts from getting more rights.
     Privileges,
     /// Checking that its own user reaches the program and its files.
     Reach,
@@ -166,7 +166,7 @@ impl Plan {
         needed.map(|(step, _)| step).collect()
     }
 
-    /// Takes the steps in their order. The first that fails is the last.
+    /// Takes the steps in their order, and stops at the first that fails.
     pub(crate) fn take<E>(
         &self,
         mut perform: impl FnMut(IsolationStep) -> Result<(), E>,
@@ -186,7 +186,7 @@ impl Plan {
             .collect()
     }
 
-    /// Whether the program may open unix sockets. In the mode `landlock`, which has only rights of files, it would
+    /// Whether the program may open unix sockets. The mode `landlock` knows only rights on files, so the program would
     /// reach the sockets of its user's other programs.
     pub fn may_open_unix_sockets(&self) -> bool {
         self.mode != Isolation::Landlock || self.confinement.unix_sockets

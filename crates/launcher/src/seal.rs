@@ -161,7 +161,7 @@ impl IsolationSteps<'_> {
         } else {
             unshare(own).map_err(plainly)?;
         }
-        // Nothing that is mounted here is seen elsewhere.
+        // Other processes do not see these mounts.
         let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", flags).map_err(plainly)?;
         let shared = Path::new(SHARED_MEMORY);

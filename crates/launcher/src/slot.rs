@@ -9,7 +9,7 @@ use rustix::thread::Uid;
 
 use super::plan::{IsolationStep, NotIsolated};
 
-/// Users that no person and no service has.
+/// The least user of a slot. The system's own users have smaller numbers.
 const LEAST: u32 = 1000;
 
 /// Becomes the user of a slot and ends every process of that user at once, including those that left their process
@@ -32,7 +32,7 @@ pub(crate) fn end_own() -> io::Result<()> {
     if rustix::process::geteuid().as_raw() < LEAST {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // The kernel signals all at once, so no process escapes by starting others. It spares this one.
+    // The kernel signals all at once, so no process escapes by starting others. It spares the caller.
     match kill(Pid::from_raw(-1), Signal::SIGKILL) {
         Ok(()) | Err(Errno::ESRCH) => Ok(()),
         Err(error) => Err(error.into()),

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(closed, [root.join("a/b/c"), root.join("a")]);
         assert_eq!(closed_to(other, &root.join("a")).count(), 0);
         assert!(!is_closed_to(owner, &root.join("a")));
-        // A file is no way.
+        // No path leads through a file.
         fs::write(root.join("file"), "").unwrap();
         assert!(!is_closed_to(other, &root.join("file")));
     }

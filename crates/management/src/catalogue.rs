@@ -157,7 +157,7 @@ impl<D> Former<D> {
 #[derive(Debug)]
 struct Filed<D> {
     description: D,
-    /// Bytes it takes in an answer.
+    /// Bytes that the entry takes in an answer.
     length: usize,
 }
 
@@ -169,7 +169,7 @@ pub(super) struct Found<'c, D> {
     pub(super) is_cut: bool,
     /// Bytes that are left for further entries.
     pub(super) room: usize,
-    /// The entry that comes next, if it ended before the last one.
+    /// The next entry, if the search ended before the last one.
     pub(super) rest: Option<Sequence>,
 }
 

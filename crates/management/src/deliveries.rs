@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 /// Most messages that wait for one receiver. Messages beyond this number are dropped.
 const MOST_WAITING: usize = 256;
-/// Most bytes of messages that wait for one receiver. One message always may.
+/// Most bytes of messages that wait for one receiver. One message may always wait.
 const MOST_BYTES: usize = 8 << 20;
 /// Most bytes of messages that wait for all receivers together. Beyond that, the receiver with the most of them loses its own.
 const MOST_BYTES_IN_ALL: usize = 64 << 20;
@@ -43,7 +43,7 @@ struct Queue {
     messages: VecDeque<(usize, Arc<AclMessage>)>,
     /// The length of the message that the task is sending.
     in_hand: usize,
-    /// The length of all of them.
+    /// The length of all these messages.
     bytes: usize,
     /// A queue that was given up may have a successor, with a task of its own.
     number: u64,
@@ -149,7 +149,7 @@ impl WithoutRoom {
         Some(message)
     }
 
-    /// Gives up the receivers for which most waits, as long as too much waits for all of them.
+    /// As long as too many bytes wait in all, gives up the receivers for which most bytes wait.
     fn make_room(&mut self) {
         while self.bytes > MOST_BYTES_IN_ALL || self.receivers.len() > MOST_RECEIVERS {
             let most = self.receivers.iter().max_by_key(|(_, queue)| queue.bytes);

@@ -137,7 +137,7 @@ pub(super) fn failed(mut answer: AclMessage, error: &StoreError) -> Option<AclMe
     if answer.performative == Performative::Request {
         return None;
     }
-    // This crate wrote it, within other limits.
+    // This crate wrote the content, within other limits.
     let limits = Limits {
         message_length: usize::MAX,
         depth: usize::MAX,

@@ -113,9 +113,9 @@ impl Requester {
 #[must_use = "the batch is to be committed, then the messages sent"]
 #[derive(Debug)]
 pub struct Outcome<Undo> {
-    /// Must be committed first.
+    /// The changes. They must be committed first.
     pub batch: Batch,
-    /// Must be sent after the commit, in this order.
+    /// The messages. They must be sent after the commit, in this order.
     pub messages: Vec<AclMessage>,
     /// The steps that take the outcome back, the latest change last.
     undo: Vec<Undo>,

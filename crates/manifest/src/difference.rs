@@ -157,7 +157,7 @@ fn new_platform(running: &Manifest, wanted: &Manifest) -> Vec<String> {
         port,
         nodes,
         max_message,
-        // The entries of the agents contain it.
+        // The entries of the agents contain the isolation.
         isolation: _,
     } = &running.platform;
     let new = &wanted.platform;

@@ -12,7 +12,8 @@ use super::read::{Reader, absolute};
 pub const IDENTITY_VARIABLE: &str = "SEALBUS_IDENTITY";
 
 impl<'t> Reader<'t> {
-    /// Lets the program of an entry read the key, and tells it where that is. The file need not be on this machine.
+    /// Lets the program of an entry read the key, and tells it the path of the key. The file need not be on this
+    /// machine.
     pub(super) fn identity(
         &mut self,
         table: &DeTable<'t>,

@@ -58,7 +58,8 @@ impl FromStr for Isolation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Confinement {
-    /// The weakest mode that is good enough. Without it, any mode but [`Isolation::None`] is. `None` isolates nothing.
+    /// The weakest mode that is good enough. By default, every mode but [`Isolation::None`] is good enough.
+    /// [`Isolation::None`] isolates nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
     /// Further files and folders that the program may read and execute.
@@ -70,10 +71,12 @@ pub struct Confinement {
     /// Whether the program may open unix sockets in every mode. The mode `landlock` cannot choose among sockets.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unix_sockets: bool,
-    /// Most bytes of memory of all its processes; where the node has no such controller, most bytes of data of each.
+    /// Most bytes of memory of all the program's processes together. If the node has no controller of memory, most
+    /// bytes of data of each process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
-    /// Most processes and threads. Where the node has no such controller, the kernel counts them in the mode `uid` only.
+    /// Most processes and threads. If the node has no controller of processes, the kernel counts them in the mode `uid`
+    /// only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
     /// Most processors that it may use, in thousandths.
@@ -91,7 +94,7 @@ pub struct Confinement {
 const DISK: u64 = 1 << 30;
 
 impl Confinement {
-    /// Whether it names a limit that the kernel keeps.
+    /// Whether there is a limit that the kernel enforces.
     pub fn has_limits(&self) -> bool {
         let limits = [self.memory, self.processes, self.cpu, self.files];
         limits.iter().any(Option::is_some)

@@ -93,7 +93,7 @@ pub struct Manifest {
     /// The numbers for Prometheus.
     #[serde(default)]
     pub telemetry: TelemetryEntry,
-    /// Where the platform's state is kept. Without this, it is in the Master's state directory.
+    /// The place of the platform's state. By default, the Master's state directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreEntry>,
 }
@@ -103,9 +103,9 @@ pub struct Manifest {
 pub struct GatewayEntry {
     /// The node on which its process must run.
     pub node: Option<String>,
-    /// Directory in which the process is started: that of the manifest.
+    /// The directory in which the process starts. By default, that of the manifest.
     pub directory: Option<String>,
-    /// The weakest isolation that is good enough for its process: that of the platform.
+    /// The weakest isolation that is good enough for its process. By default, that of the platform.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
     /// `[gateway.http]`, and `[gateway.iiop]` within it.
@@ -191,7 +191,7 @@ impl GatewayEntry {
             confinement: Confinement {
                 isolation: self.isolation,
                 read,
-                // It bounds by itself what it keeps for each caller.
+                // The process itself bounds the data of each caller.
                 disk: Some(1 << 50),
                 ..Confinement::default()
             },
@@ -220,12 +220,12 @@ pub struct PlatformEntry {
     pub name: String,
     /// Security level: `none`, `tls` or `auth` (default).
     pub level: String,
-    /// The algorithm of the root's and the CAs' signatures; without it that of the platform that is there, or Ed25519.
+    /// The algorithm of the root's and the CAs' signatures. By default, that of the existing platform, or Ed25519.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signatures: Option<SignatureAlgorithm>,
     /// Lifetime of an agent's certificate in seconds; 3600 by default.
     pub certificate_lifetime: u64,
-    /// The URL by which workload tokens name their issuer; without it there are none.
+    /// The URL by which workload tokens name their issuer. Without it there are no workload tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_issuer: Option<String>,
     /// Address on which the Master and the local nodes listen; loopback by default.
@@ -250,7 +250,7 @@ pub struct AgentEntry {
     pub name: String,
     /// Program and arguments. A program with a slash is relative to the manifest.
     pub command: Vec<String>,
-    /// Directory in which the program is started: that of the manifest.
+    /// The directory in which the program starts. By default, that of the manifest.
     #[serde(default)]
     pub directory: Option<String>,
     /// Processes to start; 1 by default.

@@ -14,7 +14,7 @@ const EXAMPLE: &str = "write mcp = { command = [\"npx\", \"my-mcp-server\"] } or
 const AGENT: [&str; 3] = ["python", "-m", "sealbus.mcp"];
 
 impl<'t> Reader<'t> {
-    /// The program of the agent `name`, whose entry is `agent` and which offers the tools of `server`.
+    /// The program of the agent `name`, which offers the tools of `server`. `agent` is the agent's entry.
     pub(super) fn mcp(
         &mut self,
         agent: &DeTable<'t>,

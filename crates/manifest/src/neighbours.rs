@@ -13,27 +13,27 @@ use serde::{Deserialize, Serialize};
 pub struct NeighbourEntry {
     /// Its address, or that of its card. HTTP without TLS leads to this machine alone.
     pub url: String,
-    /// The file with the key or the token that it wants, relative to the manifest.
+    /// The file with the key or the token that the neighbour asks for, relative to the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<String>,
     /// The header for the key. Without it, the key is a bearer token in `Authorization`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// The name that it gives itself, for tokens: each request carries a workload token of the agent that asks.
+    /// The name that the neighbour gives itself, for tokens: each request carries a workload token of the asking agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_audience: Option<String>,
     /// Further hosts, perhaps with a port, that its card may lead to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// The file with the authorities that its certificate may come from, relative to the manifest: the system's.
+    /// The file with the authorities that may have issued its certificate, relative to the manifest. By default, the
+    /// system's authorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<String>,
-    /// The file with the keys or the authorities that its card is signed with, relative to the manifest: a JSON Web Key Set, or the
-    /// root of another platform in PEM. A card with no such signature is refused.
+    /// The file with the keys or the authorities for its card's signature, relative to the manifest: a JSON Web Key Set, or the
+    /// root of another platform in PEM. A card without such a signature is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
-    /// Whether a card without a signature is refused, too, if no `signer` is named: one of a key that the card's server publishes
-    /// will do.
+    /// Whether a card needs a signature even if no `signer` is named. A key that the card's server publishes is then enough.
     #[serde(default)]
     pub signed: bool,
     /// Whether its name may lead to an address of this machine or of a private network.
@@ -42,7 +42,8 @@ pub struct NeighbourEntry {
 }
 
 impl NeighbourEntry {
-    /// Whether its address is a number, or this machine's name: nobody but the operator decides where that leads.
+    /// Whether its address is a number or this machine's name. Nobody but the operator decides where such an address
+    /// leads.
     pub fn is_of_this_machine(&self) -> bool {
         let host = self.url.parse().ok().as_ref().and_then(host_of);
         host.is_some_and(|host| host == "localhost" || host.parse::<IpAddr>().is_ok())

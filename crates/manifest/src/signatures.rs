@@ -7,7 +7,7 @@ use toml::de::DeTable;
 use super::read::Reader;
 
 impl<'t> Reader<'t> {
-    /// The algorithm, and what it does not go with.
+    /// Reads the algorithm, and reports the settings that do not go with it.
     pub(super) fn signatures(
         &mut self,
         root: &DeTable<'t>,

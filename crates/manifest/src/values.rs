@@ -1,4 +1,4 @@
-//! The values of keys: texts, numbers, times and sizes. A value of another type than the wanted one is a mistake.
+//! The values of keys: texts, numbers, times and sizes. A value of the wrong type is a mistake.
 
 use std::ops::Range;
 use std::str::FromStr;

@@ -76,7 +76,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Host and path of an address. Requests are public and answers are signed, so plain HTTP is enough.
+/// Host and path of an address. Requests are public, and answers are signed. Plain HTTP is therefore enough.
 fn place(url: &str) -> Option<(String, String)> {
     let rest = url.strip_prefix("http://")?;
     let (host, path) = match rest.find('/') {

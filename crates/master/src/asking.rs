@@ -106,7 +106,7 @@ async fn ask(
     }
 }
 
-/// Notes the answer to a request. Returns the request for the rest of the answer, if it has several parts.
+/// Notes the answer to a request. If the answer has several parts, returns the request for the rest.
 fn note(
     desk: &mut Desk,
     about: About,
@@ -121,7 +121,7 @@ fn note(
             NodeRequest::Certificates { after, .. },
         ) => {
             let next = desk.take_back_process(&node, &process, shown, after.is_none(), now);
-            // A node that repeats itself is not asked for ever.
+            // A node that repeats the same part is not asked for ever.
             let after = next.filter(|next| Some(next) > after.as_ref());
             after.map(|after| NodeRequest::Certificates {
                 process,
@@ -135,8 +135,8 @@ fn note(
     }
 }
 
-/// Asks a node until it answers. Returns none if it is dead: the Master handles its processes when it is found dead, and when
-/// it comes back.
+/// Asks a node until it answers. Returns none if the node is dead. The Master handles its processes when it finds it dead,
+/// and when it comes back.
 async fn answer(
     node: &str,
     request: &NodeRequest,

@@ -1,4 +1,4 @@
-//! The root and the issuing authority, which are made once and then kept in the state directory.
+//! The root and the issuing authority. They are made once and then kept in the state directory.
 
 use std::fs;
 use std::io;
@@ -106,7 +106,7 @@ pub enum AuthoritiesError {
         /// The algorithm that the manifest names.
         wanted: SignatureAlgorithm,
     },
-    /// The key of a new CA is to be in a token, which has none of the platform's algorithm.
+    /// The key of a new CA is to be in a token, and no token holds keys of the platform's algorithm.
     #[error(
         "{} names a key in a token, which holds Ed25519 keys only, and the CA's key must be of the algorithm {wanted}: remove this file, and the key will be in a file",
         path.display()
@@ -245,7 +245,7 @@ impl Authorities {
         Ok(Self { root, issuing })
     }
 
-    /// As [`renew`](Self::renew), but a root's token that is away stops no CA that is good still.
+    /// As [`renew`](Self::renew), but a missing token of the root does not stop a CA that is still good.
     fn renew_at_start(
         directory: &Path,
         issuing: &IssuingAuthority,
@@ -388,7 +388,7 @@ pub(super) fn accept_authority(
     let algorithm = Certificate::parse(root)?.public_key().algorithm();
     let issuing = IssuingAuthority::load(new_key(directory, algorithm)?, chain)
         .map_err(|_| AuthoritiesError::NotOurs("they are for another key"))?;
-    // A key and a chain that do not belong together are never there.
+    // The directory must never have a key and a chain that do not belong together.
     remove_authority(directory)?;
     keep_issuing(directory, &issuing)?;
     write(&at(ROOT_CERTIFICATE), root)?;

@@ -11,7 +11,7 @@ use super::{Authorities, Desk, DeskHandle};
 
 /// How often the end of the certificate is looked at.
 const LOOK: Duration = Duration::from_secs(60);
-/// How often operators are warned of it in the log.
+/// How often the log warns operators of the end.
 const WARNING_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// Looks after the certificate until the task is ended. The authorities are in `directory`.

@@ -72,7 +72,7 @@ impl Backups {
         let mut file = Err(MakeError::Io(io::ErrorKind::NotFound.into()));
         for _ in 0..ATTEMPTS {
             file = self.attempt(keys, made).await;
-            // A partial tile goes when the full one takes its place.
+            // A partial tile disappears when the full one takes its place.
             if !matches!(file, Err(MakeError::Log(_))) {
                 break;
             }
@@ -205,8 +205,8 @@ impl Drop for Writing {
     }
 }
 
-/// Adds the files of an issuance log that belong to the head in the store, and what its CA published last: another CA may go
-/// on from the backup.
+/// Adds the files of an issuance log that belong to the head in the store, and the files that its CA published last. Another
+/// CA may go on from the backup.
 fn add_log(
     writer: &mut Draft,
     directory: &Path,

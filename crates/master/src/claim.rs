@@ -1,9 +1,11 @@
-//! When an instance claims the leadership, without I/O: what to do next, given what came of the last thing and the time.
+//! The decision when an instance claims the leadership: the next step, from the outcome of the last step and the time.
+//! No I/O.
 //!
-//! An instance stands by while another one holds the role. Once nobody does, it takes the role, and then claims the next
-//! term, if the term is still the one it saw before it took the role. The role hangs on a lease, and only says who tries: an
-//! instance that sleeps between two steps deposes nobody who began to lead meanwhile, and nobody who has kept its lease. One that
-//! loses its lease while it leads goes on leading until another one has claimed a later term.
+//! An instance stands by while another one holds the role. Once nobody holds the role, the instance takes it. It then claims the
+//! next term, if the latest term is still the one that it saw before it took the role. The role hangs on a lease, and only says
+//! which instance tries. An instance that sleeps between two steps therefore deposes no instance that began to lead meanwhile,
+//! and none that has kept its lease. An instance that loses its lease while it leads goes on leading until another one has
+//! claimed a later term.
 
 #[cfg(test)]
 mod simulation;
@@ -20,10 +22,10 @@ const RENEWAL: Moment = 500;
 const LOOK: Moment = 300;
 /// The pause after a failure.
 const PAUSE: Moment = 300;
-/// How long an instance that gave the role back leaves it to others, unless one of them takes it before.
+/// How long an instance that gave the role back leaves it to others, unless one of them takes it sooner.
 const YIELDING: Moment = 3000;
 
-/// The next thing to do. Each but `Wait`, `Lead` and `Over` has an [`Outcome`].
+/// The next step. Each step but `Wait`, `Lead` and `Over` has an [`Outcome`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Do nothing until then.
@@ -70,7 +72,7 @@ pub(super) enum Role {
 pub(super) enum Outcome {
     /// Of `Lease`: whether there is one.
     Leased(bool),
-    /// Of `Renew`: whether it still lives; none if that is not known.
+    /// Of `Renew`: whether the lease still lives; none if that is not known.
     Renewed(Option<bool>),
     /// Of `Look`.
     Seen {
@@ -92,19 +94,19 @@ pub(super) enum Outcome {
 /// The place of an instance among the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Candidacy {
-    /// Another one leads, or none, or that is not known.
+    /// Another instance leads, or none, or that is not known.
     Standing,
     /// The role is free.
     Free { seen: Revision, term: Revision },
     /// The role is this instance's, and the term is not claimed yet.
     Holding { term: Revision },
-    /// It may not claim, and gives the role back.
+    /// The instance may not claim, and gives the role back.
     Refused,
-    /// The term was claimed, and nobody knows.
+    /// The instance has claimed the term, and does not lead yet.
     Elected,
-    /// It leads. Its lease may have ended meanwhile.
+    /// The instance leads. Its lease may have ended meanwhile.
     Leading { holds: bool },
-    /// It leads, and the role is free.
+    /// The instance leads, and the role is free.
     LeadingFree { seen: Revision },
     /// The platform was ended.
     Over,
@@ -117,13 +119,13 @@ pub(super) struct Claimant {
     leased: bool,
     renew_at: Moment,
     look_at: Moment,
-    /// Until then the role is left to others.
+    /// Until when the role is left to others.
     yields_until: Moment,
     stood_by: bool,
 }
 
 impl Claimant {
-    /// An instance that begins. One that has just given the role back `yields`.
+    /// An instance that begins. It `yields` if it has just given the role back.
     pub(super) fn new(yields: bool, now: Moment) -> Self {
         Self {
             place: Candidacy::Standing,
@@ -140,12 +142,12 @@ impl Claimant {
         self.stood_by
     }
 
-    /// Notes that the role's row has changed. One that stands by looks at it at once.
+    /// Notes that the role's row has changed. An instance that stands by looks at it at once.
     pub(super) fn changed(&mut self, now: Moment) {
         self.look_at = now;
     }
 
-    /// The thing to do now.
+    /// The step to take now.
     pub(super) fn step(&mut self, now: Moment) -> Step {
         match self.place {
             Candidacy::Over => return Step::Over,
@@ -174,7 +176,7 @@ impl Claimant {
         }
     }
 
-    /// Notes what came of a step.
+    /// Notes the outcome of a step.
     pub(super) fn note(&mut self, outcome: Outcome, now: Moment) {
         match outcome {
             Outcome::Leased(leased) => {
@@ -208,7 +210,7 @@ impl Claimant {
         }
     }
 
-    /// Begins anew with looking, in the same rank.
+    /// Looks at the role again. A leader goes on leading, and any other instance stands by.
     fn look_again(&mut self, now: Moment) {
         self.place = match self.place {
             Candidacy::Leading { .. } | Candidacy::LeadingFree { .. } => {

@@ -8,15 +8,15 @@ use super::PlatformSettings;
 /// The settings of a Master.
 #[derive(Clone, Debug)]
 pub struct MasterConfig {
-    /// The directory for its state and keys.
+    /// The directory for the Master's state and keys.
     pub directory: PathBuf,
     /// The settings of the platform.
     pub settings: PlatformSettings,
-    /// The address on which it listens.
+    /// The address on which the Master listens.
     pub address: IpAddr,
-    /// Port of its agents. With 0 the system chooses at the first start.
+    /// The port of the Master's agents. With 0 the system chooses at the first start.
     pub port: u16,
-    /// Port for joining. With 0 the system chooses at the first start.
+    /// The port for joining. With 0 the system chooses at the first start.
     pub enrolment_port: u16,
     /// The address for Prometheus, if it is to have the Master's metrics.
     pub metrics: Option<SocketAddr>,

@@ -1,5 +1,6 @@
-//! A Master that reaches the store and not the nodes must not go on leading. Nodes that do not hear it raise an alarm at the
-//! Masters that stand by, and these tell it through the store. It compares that with what it hears itself.
+//! A Master that reaches the store but not the nodes must not go on leading. Nodes that do not hear it raise an alarm at the
+//! Masters that stand by, and these report the alarm through the store. The leading Master compares the alarms with the
+//! nodes that it hears itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,13 +22,13 @@ const SILENT: UnixMillis = 2000;
 
 /// The alarms that a Master hears while it stands by.
 pub(super) struct StandbyAlarms {
-    /// Without a root of its own it believes nobody.
+    /// Without a root of its own the Master believes nobody.
     trust: Option<Arc<Trust>>,
     raised: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl StandbyAlarms {
-    /// None yet.
+    /// A Master that has heard no alarm yet.
     pub(super) fn new(trust: Option<Arc<Trust>>) -> Self {
         Self {
             trust,
@@ -35,7 +36,7 @@ impl StandbyAlarms {
         }
     }
 
-    /// Notes an alarm, if a node of this platform raised it now. Returns whether one did.
+    /// Notes an alarm, if a node of this platform raised it just now. Returns whether it did.
     pub(super) fn note(&self, alarm: &Signed, now: UnixMillis) -> bool {
         let Some(trust) = &self.trust else {
             return false;
@@ -70,13 +71,13 @@ impl StandbyAlarms {
 pub(super) struct Hearing {
     /// Nodes that this Master hears.
     pub(super) heard: usize,
-    /// Nodes that others hear, and this one does not.
+    /// Nodes that other Masters hear, and this one does not.
     pub(super) missed: usize,
 }
 
 impl Hearing {
-    /// Compares what the desk hears with the nodes that raise an alarm elsewhere. An alarm of a node that was given up, or
-    /// is heard here, does not count.
+    /// Compares the nodes that the desk hears with the nodes that raise an alarm elsewhere. An alarm of a node that was
+    /// given up, or is heard here, does not count.
     pub(super) fn of(desk: &Desk, alarmed: &BTreeSet<String>, now: UnixMillis) -> Self {
         let nodes = desk.state.nodes().iter();
         let nodes = nodes.filter(|(_, node)| !node.state.is_gone());

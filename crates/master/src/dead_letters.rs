@@ -23,7 +23,7 @@ pub(super) struct DeadLetters(Mutex<Remembered>);
 
 struct Remembered {
     total: u64,
-    /// By their senders. Those whose sender is not known share one share.
+    /// The latest dead letters, by their senders. Letters without a known sender have one share together.
     latest: Latest<DeadLetterRecord>,
     /// The shares of the log for them, by their senders.
     log: LogShares,
@@ -49,8 +49,8 @@ impl DeadLetters {
         )
     }
 
-    /// Notes a dead letter. Its sender is told if the sender is proved, or at the levels where no sender is
-    /// (`is_proved` says which). `refusal` gives the latest reported refusal of a message to a receiver, by its sender.
+    /// Notes a dead letter. Its sender is told if the sender is proved, or if the level proves no sender (`is_proved`
+    /// says which). `refusal` gives the latest reported refusal of a message to a receiver, by its sender.
     pub(super) async fn note<R>(
         &self,
         letter: DeadLetter,
@@ -235,7 +235,7 @@ mod tests {
         }
         let (alice, mallory) = (Some("alice@factory"), Some("mallory@factory"));
         assert_eq!((count(alice), count(mallory)), (3, REMEMBERED - 3));
-        // Another one may claim names without end.
+        // A stranger may claim names without end.
         for number in 0..2 * REMEMBERED {
             note(None, &format!("nobody-{number}@factory")).await;
         }

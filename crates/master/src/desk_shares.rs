@@ -5,9 +5,10 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Semaphore;
 
-/// Most requests of one sender that are at the desk at the same time. Its others wait, and those of others come before them.
+/// Most requests of one sender that are at the desk at the same time. The sender's other requests wait, and those of other
+/// senders come before them.
 const AT_DESK: usize = 64;
-/// After so many senders the first time, and then after twice as many as were left, those that ask nothing are forgotten.
+/// At this number of senders, and later at twice the number that was left, senders that ask nothing are forgotten.
 const FEW: usize = 256;
 
 /// The shares of the senders whose requests are at work.

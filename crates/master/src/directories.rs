@@ -17,7 +17,7 @@ use sealbus_management::{ChangeError, DirectoryService, Inbox, Outcome};
 use sealbus_process::AgentHandle;
 use sealbus_store::Store;
 
-/// The most bytes of entries in a part of what a search finds, if there is more than one.
+/// The most bytes of entries in a part of a search's result, if there is more than one entry.
 const LONGEST_PART: usize = 1 << 20;
 /// The pause before a change that the store did not keep is entered again.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub(crate) struct Directories {
 }
 
 impl Directories {
-    /// Reads both from the store and starts them. Returns also the agents of this platform that they know from before.
+    /// Reads both from the store and starts them. Also returns the agents of this platform that they know from before.
     ///
     /// # Errors
     /// If their rows cannot be read.
@@ -93,9 +93,9 @@ impl Directories {
         Ok((Self { ams, df, platform }, known))
     }
 
-    /// Keeps both in line with the agents' lives, until the Master ends. Agents of `known` that have ended are removed first:
-    /// a Master that was killed may not have told of their end. Outcomes are awaited elsewhere, so that many changes are
-    /// written at once.
+    /// Keeps both in line with the agents' lives, until the Master ends. Agents of `known` that have ended are removed first,
+    /// because a Master that was killed may not have reported their end. Outcomes are awaited elsewhere, so that many changes
+    /// are written at once.
     pub(crate) async fn follow(
         self,
         desk: DeskHandle,
@@ -139,7 +139,7 @@ impl Directories {
         });
     }
 
-    /// Ends both, once they have answered what they have begun.
+    /// Ends both, once they have answered the requests that they have begun.
     pub(crate) async fn finish(&self) {
         tokio::join!(self.ams.finish(), self.df.finish());
     }

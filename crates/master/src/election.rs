@@ -34,7 +34,7 @@ use super::standby_admin::serve_operators;
 use super::state_store::{Led, State, StateError, check_kept_root, was_elsewhere};
 use super::unstored::Ledger;
 
-/// How often a Master of a platform that begins looks whether another one has begun it.
+/// How often a Master of a new platform checks whether another Master has begun the platform.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The right to lead, in a term of one's own.
@@ -44,21 +44,21 @@ pub struct Elected {
     pub(super) server: TcpListener,
     /// The Masters beside this one, where there may be some.
     pub(super) masters: Option<Arc<Masters>>,
-    /// The acts of its CA while it stood by, if it had one.
+    /// The acts of its CA while it stood by, if it had a CA.
     pub(super) ledger: Option<Arc<Ledger>>,
     waited: bool,
 }
 
 impl Elected {
-    /// Whether it stood by before: another Master led, or the store did not answer. The platform is in order then, and its manifest
-    /// in force.
+    /// Whether the Master stood by before: another Master led, or the store did not answer. The platform is then in order, and
+    /// its manifest is in force.
     pub fn has_waited(&self) -> bool {
         self.waited
     }
 }
 
-/// Waits until this Master may lead. `yields` is for one that has just handed over. `waits` is called once with the name
-/// of the instance that leads, if there is one.
+/// Waits until this Master may lead. `yields` says that this Master has just handed over. `waits` is called once with
+/// the name of the instance that leads, if there is one.
 ///
 /// # Errors
 /// [`MasterError`].
@@ -114,7 +114,7 @@ pub(super) async fn elect(
         election = waiting => election,
         () = forward(&server, leader_at.clone(), blind.clone()) => Election::Over,
         error = act_blindly(blind, &etcd, directory, leader_at, alone) => return Err(error),
-        // Another Master has begun the platform: this one says so at once, and not when it is needed.
+        // Another Master has begun the platform. This one reports that now, and not when it is needed.
         error = foreign_root(&*etcd, directory, &settings.name) => {
             candidate.give_back().await;
             return Err(error.into());
@@ -142,7 +142,7 @@ pub(super) async fn elect(
             fenced,
             lock: state.lock,
         },
-        // The one that led meanwhile may have been another.
+        // Another Master may have led meanwhile.
         kept: kept_ports(&*etcd, Some(etcd.instance())).await?,
         server,
         ledger,
@@ -195,7 +195,8 @@ async fn get_ready(
     })
 }
 
-/// Does its CA's work while the store is `away`, if this Master was one of the platform's before. Returns once the store answers.
+/// Does the work of this Master's CA while the store is `away`, if this Master belonged to the platform before. Returns once the
+/// store answers.
 ///
 /// The CA does not know the denials since it last read the store, and may renew a denied certificate. Nodes and processes that
 /// know the denial refuse the renewed certificate, too.
@@ -250,8 +251,8 @@ async fn act_without_store(
     }
 }
 
-/// Does a CA's work beside standing by, if there is a CA. Its acts come into the store once this Master is `alone`: until then they
-/// may be acts of a twin, which has handed them in. Returns only an error.
+/// Does a CA's work while standing by, if there is a CA. Its acts come into the store once this Master is `alone`. Until then
+/// they may be acts of a twin, which has handed them in. Returns only an error.
 async fn act_blindly(
     ca: Option<Arc<BlindCa>>,
     etcd: &Arc<EtcdStore>,

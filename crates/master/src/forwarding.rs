@@ -1,5 +1,6 @@
-//! The door of a Master that stands by: it hands connections on to the one that leads, so that each address of a Master is as
-//! good as the others. It cannot read them: the stranger and the leader encrypt. Words of nodes are for itself.
+//! The door of a Master that stands by. It hands connections on to the Master that leads, so that each address of a Master is
+//! as good as the others. It cannot read them, because the stranger and the leader encrypt. It answers the words of nodes
+//! itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,11 +18,11 @@ use super::blind::BlindCa;
 
 /// Most connections at a time. When there are more, the oldest one of the address with the most ends.
 const MOST: usize = 256;
-/// How long one may be.
+/// How long a connection may last.
 const LONGEST: Duration = Duration::from_secs(40);
 
-/// Hands connections on to `leader`. While there is none, they end at once, and once it is another one, too: the former
-/// one may never answer.
+/// Hands connections on to `leader`. Without a leader they end at once. They also end when the leader changes, because
+/// the former one may never answer.
 pub(super) async fn forward(
     listener: &TcpListener,
     leader: watch::Receiver<Option<SocketAddr>>,
@@ -99,7 +100,7 @@ mod tests {
         let mut answer = [0; 5];
         stranger.read_exact(&mut answer).await.unwrap();
         assert_eq!((&heard, &answer), (b"hello", b"there"));
-        // Another one leads, and the former one never answers.
+        // Another Master leads, and the former one never answers.
         tell.send_replace(None);
         assert_eq!(stranger.read(&mut [0; 8]).await.unwrap_or(0), 0);
     }

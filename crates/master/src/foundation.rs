@@ -34,7 +34,7 @@ pub struct PlatformSettings {
     pub name: PlatformName,
     /// Security level.
     pub level: SecurityLevel,
-    /// The algorithm of the root's and the CAs' keys, if it must be one. It is chosen once.
+    /// The algorithm of the root's and the CAs' keys, if it is prescribed. It is chosen once.
     pub signatures: Option<SignatureAlgorithm>,
     /// Lifetime of agents' and processes' certificates.
     pub certificate_lifetime: Duration,

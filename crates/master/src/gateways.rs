@@ -26,7 +26,7 @@ use crate::registry::GroupOrigin;
 const RULES_ROW: &str = "gateway/rules";
 /// How long the gateway may take to answer, and to obey new rules.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// How often it is looked whether it obeys them.
+/// How often the Master checks whether the gateway obeys them.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The operators' rules for the gateway.
@@ -92,8 +92,8 @@ impl GatewayRules {
         .await
     }
 
-    /// Has the directory tell all processes the rules, the gateway's among them: over the control plane, which is proved at
-    /// every level.
+    /// Has the directory tell the rules to all processes, also to the gateway's. They go over the control plane, which is
+    /// proved at every level.
     ///
     /// # Errors
     /// If the Master is ending.
@@ -169,7 +169,7 @@ pub(crate) fn known(desk: &Desk) -> BTreeSet<&'static str> {
 }
 
 /// Checks that an agent stands for a neighbour whose entry in the manifest names this audience of tokens. Such an agent may have
-/// tokens for those who ask it.
+/// tokens for the agents that ask it.
 pub(crate) fn check_stand_in(desk: &Desk, agent: &str, audience: &str) -> Result<(), Fault> {
     let environment = match desk.state.group_of(agent).map(|(_, group)| &group.origin) {
         Some(GroupOrigin::Program { environment, .. }) => environment.get(GATEWAY_VARIABLE),

@@ -27,10 +27,10 @@ const ENROLMENT_PORT: &str = "enrolment.port";
 pub(super) struct Ports {
     pub(super) enrolment: u16,
     pub(super) agents: u16,
-    /// Port of the control plane, where that has a process of its own.
+    /// The port of the control plane, if that has a process of its own.
     #[serde(default)]
     pub(super) control: u16,
-    /// The instance that listens there, if there may be several.
+    /// The instance that listens on these ports, if there may be several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) instance: Option<String>,
 }
@@ -39,14 +39,14 @@ pub(super) struct Ports {
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptPorts {
     pub(super) ports: Ports,
-    /// Whether they are this Master's own. If not, it may choose others where they are in use.
+    /// Whether they are this Master's own. If not, the Master may choose others in place of ports that are in use.
     pub(super) are_own: bool,
     /// Whether this Master led last, or the platform has no other.
     pub(super) led_last: bool,
 }
 
 impl KeptPorts {
-    /// The port to use, by the operator's wish (0 for none) and what is kept; and whether another one will do.
+    /// The port to use, from the operator's wish (0 for none) and the kept port, and whether another one will do.
     pub(super) fn choose(&self, wish: u16, kept: u16) -> (u16, bool) {
         match wish {
             0 => (kept, !self.are_own),
@@ -64,7 +64,7 @@ async fn row(store: &dyn Store, key: &str) -> Result<Option<Ports>, StoreError> 
     Ok(row.and_then(|entry| serde_json::from_slice(&entry.value).ok()))
 }
 
-/// The ports for a Master: its own, or those of the one that led last, because nodes know that one.
+/// The ports for a Master: its own, or those of the Master that led last, because nodes know these.
 pub(super) async fn kept_ports(
     store: &dyn Store,
     instance: Option<&str>,
@@ -131,8 +131,8 @@ pub(super) async fn bind_again(
     open_at(address, port, may_change, is_in_use, bind).await
 }
 
-/// Opens at a port; port 0 stands for any. Where that is in use and `may_change`, or was any, another one is drawn: another
-/// program can take a port between its choice and its use.
+/// Opens at a port; port 0 stands for any. If the port is in use and `may_change`, or any port will do, draws another one.
+/// Another program can take a port between its choice and its use.
 pub(super) async fn open_at<T, E, F: Future<Output = Result<T, E>>>(
     address: IpAddr,
     port: u16,
@@ -191,7 +191,7 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    /// Opens at a port where others listen the first `taken` times, and returns how it ended and the ports tried.
+    /// Opens at a port where others listen the first `taken` times. Returns the result and the ports tried.
     async fn opened(
         port: u16,
         may_change: bool,

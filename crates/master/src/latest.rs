@@ -9,14 +9,14 @@ type Numbered<R> = VecDeque<(u64, R)>;
 /// The latest records, as many as allowed.
 pub(crate) struct Latest<R> {
     most: usize,
-    /// By groups of origins and their origins.
+    /// The records, by groups of origins and their origins.
     kept: BTreeMap<String, BTreeMap<String, Numbered<R>>>,
     next: u64,
     held: usize,
 }
 
 impl<R> Latest<R> {
-    /// So many records at most.
+    /// Keeps at most this many records.
     pub(crate) fn of(most: usize) -> Self {
         Self {
             most,
@@ -26,7 +26,7 @@ impl<R> Latest<R> {
         }
     }
 
-    /// Keeps a record of one of a group's origins. Some origins are invented, so the group has a share too.
+    /// Keeps a record of one of a group's origins. Some origins are invented, so the group has a share, too.
     pub(crate) fn keep(&mut self, group: &str, origin: String, record: R) {
         let origins = self.kept.entry(group.to_owned()).or_default();
         let records = origins.entry(origin).or_default();
@@ -39,8 +39,8 @@ impl<R> Latest<R> {
         }
     }
 
-    /// Forgets the oldest record of the origin with the most, in the group with the most: none pushes out the records of
-    /// another that has fewer.
+    /// Forgets the oldest record of the origin with the most records, in the group with the most. So no origin pushes
+    /// out the records of another one that has fewer.
     fn forget_one(&mut self) {
         let group = self.kept.values_mut().max_by_key(|origins| {
             let count: usize = origins.values().map(VecDeque::len).sum();
@@ -66,7 +66,7 @@ impl<R> Latest<R> {
     }
 }
 
-/// The number of the oldest one.
+/// The number of the oldest record.
 fn oldest<R>(records: &Numbered<R>) -> Option<u64> {
     records.front().map(|(number, _)| *number)
 }

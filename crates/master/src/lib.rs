@@ -78,7 +78,7 @@ pub(crate) use system::SystemAgents;
 pub use system::SystemError;
 pub use written::ClockBehind;
 
-/// The readers of what a Master left, and of what another one says, for the fuzz targets.
+/// For the fuzz targets: the readers of the files and rows of a Master, and of other Masters' statements.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::standby::check_instance;

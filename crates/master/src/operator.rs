@@ -47,7 +47,7 @@ impl Operator {
         &self.correspondent
     }
 
-    /// Hands out replies, and hears of the gateway. This runs for ever.
+    /// Hands out replies, and answers the gateway. This runs for ever.
     pub(crate) async fn serve(self, mut agent: AgentHandle) {
         while let Some(received) = agent.receive().await {
             let message = received.message();
@@ -86,7 +86,7 @@ impl Operator {
         reply.send(result).await;
     }
 
-    /// Asks a gateway that has started where it is, and has the AMS tell others.
+    /// Asks a gateway that has started for its addresses, and enters them in the AMS.
     async fn describe_gateway(self) {
         if let Some(addresses) = gateways::addresses(&self.correspondent).await {
             self.directories.gateway_is_at(addresses).await;

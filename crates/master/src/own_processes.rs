@@ -1,4 +1,4 @@
-//! The Master's own processes, in which the system agents are.
+//! The Master's own processes, which hold the system agents.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

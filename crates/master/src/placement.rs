@@ -7,9 +7,9 @@ use sealbus_manifest::isolation::Isolation;
 pub struct CandidateNode<'a> {
     /// The node's name.
     pub name: &'a str,
-    /// Agents placed on it.
+    /// The agents placed on the node.
     pub agents: u64,
-    /// Processors it has.
+    /// The node's processors.
     pub processors: u32,
     /// The strongest isolation that its programs get, if it can isolate them.
     pub isolation: Option<Isolation>,
@@ -22,7 +22,7 @@ pub struct PlacementWish<'a> {
     pub pin: Option<&'a str>,
     /// The forbidden nodes.
     pub forbid: &'a [String],
-    /// The weakest isolation that is good enough. Without it, any that the node counts as isolation is.
+    /// The weakest isolation that is good enough. Without it, every mode that isolates is good enough.
     pub isolation: Option<Isolation>,
 }
 
@@ -32,7 +32,7 @@ pub enum NoPlace {
     /// There is no living node at all.
     #[error("no node is alive; add one with `sealbus token` and `sealbus node --token TOKEN`")]
     NoNode,
-    /// The node it must run on is not alive.
+    /// The node on which it must run is not alive.
     #[error("its node {0} is not alive")]
     PinnedAway(String),
     /// The process is pinned to a node that it forbids.
@@ -49,7 +49,7 @@ pub enum NoPlace {
         floor.map(|floor| format!(" by {floor}")).unwrap_or_default()
     )]
     NotIsolated {
-        /// The nodes that could take it otherwise.
+        /// The nodes that could take it if they isolated it.
         nodes: Vec<String>,
         /// The isolation that it needs.
         floor: Option<Isolation>,

@@ -1,5 +1,5 @@
 //! The Master's knowledge of nodes, of the process groups in the manifest, and of the place of each process. This is
-//! plain data; [`crate`] decides on it.
+//! plain data. The rest of the [`crate`] decides.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,10 +23,10 @@ pub struct Node {
     pub contact: Option<ProcessContact>,
     /// The address at which programs with tickets attach.
     pub attachment: Option<SocketAddr>,
-    /// When the Master last heard from it.
+    /// When the Master last heard from the node.
     #[serde(skip)]
     pub heard: UnixMillis,
-    /// Whether it is alive. A restarted Master believes the stored value only if it says that a node is gone.
+    /// Whether the node is alive. A restarted Master believes the stored value only if it says that the node is gone.
     #[serde(default = "expected")]
     pub state: NodeState,
 }
@@ -48,11 +48,11 @@ pub struct Group {
     pub forbid: Vec<String>,
     /// When it is restarted.
     pub restart: RestartPolicy,
-    /// Whether it should run.
+    /// Whether the group should run.
     pub wanted: bool,
-    /// How often it was started.
+    /// How often the group was started.
     pub starts: u32,
-    /// How many times in a row it failed soon after its start.
+    /// How many times in a row the group failed soon after its start.
     pub failures: u32,
     /// The group's process, if it has one.
     pub process: Option<Process>,
@@ -61,11 +61,11 @@ pub struct Group {
     /// Processes that its agents have left by a move. They have some time to end.
     #[serde(default)]
     pub leaving: Vec<Process>,
-    /// When it must be started or restarted.
+    /// When the group must be started or restarted.
     pub start_at: Option<UnixMillis>,
     /// The obstacle, or the outcome.
     pub note: Option<String>,
-    /// The node of its latest process. That node has its log.
+    /// The node of the group's latest process. That node has the process's log.
     pub last_node: Option<String>,
     /// When its row was last written.
     #[serde(skip)]
@@ -95,8 +95,8 @@ pub enum GroupOrigin {
 }
 
 impl GroupOrigin {
-    /// The weakest isolation that is good enough. Without it, any that isolates is. Nodes isolate only the programs
-    /// that they start.
+    /// The weakest isolation that is good enough. Without it, every mode that isolates is good enough. Nodes isolate
+    /// only the programs that they start.
     pub fn isolation(&self) -> Option<Isolation> {
         match self {
             Self::Program { confinement, .. } => confinement.isolation,
@@ -112,9 +112,9 @@ pub struct Process {
     pub id: String,
     /// The node it is placed on.
     pub node: String,
-    /// The process's id on that machine.
+    /// The process's id on the node's machine.
     pub pid: Option<u32>,
-    /// Whether it is known to run, even if its process id is not known.
+    /// Whether the process is known to run, even if its process id is not known.
     #[serde(default)]
     pub begun: bool,
     /// The address on which it listens.
@@ -124,7 +124,7 @@ pub struct Process {
     pub channels: bool,
     /// When it was placed.
     pub since: UnixMillis,
-    /// When its certificates are revoked if it has not ended before. Set when it was told to stop.
+    /// When the process's certificates are revoked if it has not ended before. Set when it was told to stop.
     pub stop_by: Option<UnixMillis>,
     /// The lives of the process's agents.
     pub agents: BTreeMap<String, Life>,
@@ -158,20 +158,21 @@ pub struct Move {
     pub destination: String,
     /// When the move is given up.
     pub give_up: UnixMillis,
-    /// The process it moves from, once the new one is placed. Until then that is the group's process.
+    /// The process from which the agents move, once the new one is placed. Until then, that is the group's process.
     pub source: Option<Process>,
     /// Whether the source process has already ended.
     pub source_gone: bool,
-    /// How the source process ended, until its node has said whether it had handed in its agents.
+    /// How the source process ended. Kept until its node has said whether the process had handed in its agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_exit: Option<Exit>,
-    /// Whether the first process at the destination ended before it took over, and the source process, too.
+    /// Whether the first process at the destination, and the source process, ended before the former took over.
     #[serde(default)]
     pub is_second_try: bool,
 }
 
 impl Group {
-    /// All processes of the group: the present one, the one it moves away from until that has ended, and those that leave.
+    /// All processes of the group: the present one, the one from which it moves until that has ended, and those that
+    /// leave.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
         let moving = self.moving.iter().filter(|moving| !moving.source_gone);
         let source = moving.filter_map(|moving| moving.source.as_ref());
@@ -207,7 +208,7 @@ impl Process {
         })
     }
 
-    /// Whether every agent in it has come to life, and can be reached or has ended again.
+    /// Whether every agent in the process has come to life, and can be reached or has ended again.
     pub fn is_settled(&self) -> bool {
         self.address.is_some() && self.agents.values().all(|life| *life != Life::Unborn)
     }

@@ -27,7 +27,8 @@ use sealbus_store::{
     restore_term,
 };
 
-/// The store while it is written, or, if that is etcd, the name of the attempt. With it there, an earlier attempt was interrupted.
+/// The store while it is written or, if the store is etcd, the name of the attempt. If this file is there, an earlier attempt was
+/// interrupted.
 const DRAFT: &str = "restored.draft";
 /// The longest name of an attempt that is read.
 const NAME_LENGTH: u64 = 64;
@@ -45,7 +46,7 @@ pub enum RestoreError {
         /// The fault.
         error: BackupError,
     },
-    /// The file holds something that no backup of a Master holds.
+    /// The file has a part that no backup of a Master has.
     #[error("{} cannot be restored: it is damaged: {what} belongs to no backup", path.display())]
     Strange {
         /// The file.
@@ -70,7 +71,7 @@ pub enum RestoreError {
         "etcd holds a state of {0} already: a backup is restored into an etcd that holds none; `etcdctl del --prefix /sealbus/{0}/` removes it for ever"
     )]
     EtcdNotEmpty(PlatformName),
-    /// An attempt was interrupted, and etcd does not hold it.
+    /// An attempt was interrupted, and etcd does not have it.
     #[error(
         "{} is left of a restore that was interrupted, and etcd does not hold that one any more: its state of {platform} was completed, or is another one, and a Master may have led on it since. Nothing there was changed. To go on with that state, remove {} and start the Master; to restore anew, first remove that state for ever: `etcdctl del --prefix /sealbus/{platform}/`",
         draft.display(), draft.display()
@@ -164,7 +165,8 @@ pub async fn restore(
         },
     };
     match key {
-        // A file from elsewhere does not say which library to load: the Master does that when it starts.
+        // A file from elsewhere must not say which library to load, so this does not open the token. The Master opens
+        // it when it starts.
         Some(key) if checked.key.is_some() && is_in_token(&key) => {
             let name = String::from_utf8_lossy(&key).trim().to_owned();
             tracing::warn!(%name, "the CA's key is in a token: check the library and the PIN's file before the Master starts");
@@ -172,7 +174,7 @@ pub async fn restore(
         Some(key) => {
             check_issuing(&at(CA_KEY), &key, &at(CA_CHAIN), &checked.chain)?;
         }
-        // With it, the Master makes another CA when it starts.
+        // With the root's key, the Master makes another CA when it starts.
         None if at(ROOT_KEY).exists() => {}
         None => return Err(RestoreError::NoKey(at(CA_KEY))),
     }
@@ -284,8 +286,8 @@ async fn write_beside(
     fs::remove_file(&draft).map_err(file_error("write", &draft))
 }
 
-/// Begins in an empty store, or removes what the interrupted attempt wrote that the draft names. Returns the revision of the row
-/// with the attempt's name.
+/// Begins in an empty store, or removes the rows of the interrupted attempt that the draft names. Returns the revision of the
+/// row with the attempt's name.
 async fn begin(
     draft: &Path,
     store: &dyn Store,
@@ -304,7 +306,7 @@ async fn begin(
         if key == RESTORING_ROW {
             restoring = Some(entry);
         } else if !key.starts_with(UNSTORED_ROW) {
-            // An act that a CA which stands by brings meanwhile is in no backup, and stays.
+            // A CA that stands by may bring an act meanwhile. Such an act is in no backup, and stays.
             left.delete(key);
         }
     })
@@ -359,7 +361,7 @@ async fn write(
     let mut rows = 0;
     while let Some(part) = reader.next_part().map_err(broken(file))? {
         match part {
-            // These are of this attempt and the state directory.
+            // These rows belong to this attempt and to the state directory.
             Part::Row { key, .. } if key == ROOT_ROW || key == RESTORING_ROW => {}
             Part::Row { key, value } => {
                 batch.put(key, value);

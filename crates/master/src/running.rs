@@ -37,7 +37,7 @@ use sealbus_control::operators::{OperatorKey, socket_in};
 use sealbus_enrolment::{ENROLMENT, HTTP, LogServer, accept};
 use sealbus_store::{Leadership, Store};
 
-/// How long operators may take to hear that this Master leads no longer.
+/// How long operators may take to learn that this Master leads no longer.
 const PARTING: Duration = Duration::from_secs(1);
 
 /// A running Master.
@@ -62,8 +62,8 @@ impl Master {
         Self::lead(config, elected).await
     }
 
-    /// Waits until this Master may lead. `yields` is for one that has just handed over. `waits` is called once with the
-    /// name of the instance that leads, if there is one.
+    /// Waits until this Master may lead. `yields` says that this Master has just handed over. `waits` is called once
+    /// with the name of the instance that leads, if there is one.
     ///
     /// # Errors
     /// [`MasterError`].
@@ -96,7 +96,7 @@ impl Master {
         let store: Arc<dyn Store> = fenced.clone();
         let mut tasks = JoinSet::new();
         if let Some(masters) = &masters {
-            // However long the rest takes, the role stays.
+            // The role stays, however long the rest takes.
             tasks.spawn(masters.clone().hold());
         }
         if !config.accept_clock {
@@ -127,7 +127,7 @@ impl Master {
         let root = foundation.root.clone();
         let desk = foundation.desk.clone();
         let news = foundation.news.clone();
-        // If the state was restored, nodes that obey it must not obey the Master that is left over from before.
+        // If the state was restored, nodes that obey it must not obey a Master that is left over from before.
         if masters.is_some() || term.epoch > 0 {
             let addresses = match &masters {
                 Some(_) => masters::addresses(&*store, enrolment).await?,
@@ -280,8 +280,8 @@ impl Master {
         let _ = ended.wait_for(|ended| *ended).await;
     }
 
-    /// Waits until another Master has taken over the store. From then on this one changes nothing, and its nodes hear
-    /// nothing from it. Only [`abandon`](Self::abandon) makes sense then. Returns
+    /// Waits until another Master has taken over the store. From then on this Master changes nothing and tells its
+    /// nodes nothing. Only [`abandon`](Self::abandon) makes sense then. Returns
     /// [`Superseded`](sealbus_store::StoreError::Superseded).
     pub async fn superseded(&self) -> MasterError {
         self.leadership.ended().await.into()
@@ -311,11 +311,11 @@ impl Master {
         self.part("another Master leads in a moment: run the command on its machine");
         self.tasks.shutdown().await;
         self.admin.system.stop("this Master hands over");
-        // All that was acknowledged is written. The rest of the end need not be waited for: nodes obey the next Master as soon
-        // as they hear it.
+        // All acknowledged changes are written. The rest of the end need not be awaited: nodes obey the next Master as soon as
+        // they hear it.
         self.admin.desk.close().await;
-        // The next Master's term would take the change from those whose request is in work. The desk hears no more that both
-        // have gone: messages to them wait for those of the next Master.
+        // After the next Master's term has begun, requests in work could no longer be stored. The desk does not learn that
+        // both have gone, so messages to them wait for those of the next Master.
         self.admin.system.directories.finish().await;
         if let Some(masters) = &self.admin.masters {
             masters.give_back().await;
@@ -334,7 +334,7 @@ impl Master {
         let _ = std::fs::remove_file(socket_in(&self.directory));
         let (operators, admin) = (&mut self.operators, &self.admin);
         let parting = async {
-            // Operators hear that before the Master stands by.
+            // Operators learn this before the Master stands by.
             let _ = tokio::time::timeout(PARTING, operators.join_next()).await;
             operators.shutdown().await;
         };
@@ -344,7 +344,7 @@ impl Master {
                 masters.give_back().await;
             }
         };
-        // Messages to the AMS and DF go to those of the next Master only when these have ended.
+        // Messages go to the AMS and DF of the next Master only when this Master's have ended.
         tokio::join!(parting, giving_back, admin.system.end());
         self.admin.desk.close().await;
     }
@@ -393,8 +393,8 @@ async fn listen_for_prometheus(
     listener.map(Some).map_err(failed)
 }
 
-/// The file in which the desk keeps the acts of this Master's CA while the store is away; `held` is that of the time in which it stood
-/// by. Nobody else writes it.
+/// The file in which the desk keeps the acts of this Master's CA while the store is away. `held` is the file from the time in
+/// which the Master stood by. Nobody else writes it.
 fn keep_ledger(
     held: Option<Arc<Ledger>>,
     directory: &Path,

@@ -15,10 +15,11 @@ use crate::master_error::MasterError;
 
 /// Life of the certificate.
 const LIFE: Duration = Duration::from_secs(30 * 86_400);
-/// How often it is looked whether the certificate is to be renewed. A pause until then would be too long if the machine sleeps.
+/// How often the Master checks whether the certificate is to be renewed. One pause until then would be too long if the machine
+/// sleeps.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Certifies the Master for those that join.
+/// Certifies the Master for newcomers.
 pub(super) async fn issue(desk: &DeskHandle, address: IpAddr) -> Result<Credential, MasterError> {
     let key = KeyPair::generate()?;
     let request = key.signing_request()?;
@@ -34,7 +35,7 @@ pub(super) async fn issue(desk: &DeskHandle, address: IpAddr) -> Result<Credenti
     Ok(Credential::new(key, chain)?)
 }
 
-/// Renews the certificate in time. Returns never.
+/// Renews the certificate in time. Never returns.
 pub(super) async fn renew(
     desk: DeskHandle,
     address: IpAddr,
@@ -61,7 +62,7 @@ async fn renewed(
     address: IpAddr,
     source: &CertificateSource,
 ) -> Result<Credential, MasterError> {
-    // A certificate that is not stored would be issued in vain at each attempt.
+    // If the store is away, each attempt would issue a certificate in vain.
     desk.check_store()?;
     let credential = issue(desk, address).await?;
     source.renew(&credential)?;
@@ -86,7 +87,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         assert!(!certificate.is_renewal_due(made));
         assert!(!certificate.is_renewal_due(made.plus(LIFE / 2 - hour)));
-        // A failed attempt is repeated: it stays due, also when the life is over.
+        // A failed attempt is repeated: the renewal stays due, even when the certificate has ended.
         for later in [LIFE / 2 + hour, LIFE / 2 + day, LIFE + day] {
             assert!(certificate.is_renewal_due(made.plus(later)));
         }

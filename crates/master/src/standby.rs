@@ -28,17 +28,17 @@ pub(super) struct InstanceFacts {
     pub(super) host: String,
     /// The address at which nodes join once it leads.
     pub(super) enrolment: SocketAddr,
-    /// Since when it has been there, or has led.
+    /// Since when the instance has been there, or has led.
     pub(super) since: UnixMillis,
     /// Its CA's name, and the CA's certificate, DER.
     #[serde(default)]
     pub(super) authority: String,
     #[serde(default)]
     pub(super) certificate: Blob,
-    /// The nodes that tell it that they do not hear the one that leads.
+    /// The nodes that told this instance that they do not hear the leader.
     #[serde(default)]
     pub(super) alarms: Vec<String>,
-    /// It changes with each renewal, so that others see that the instance is awake.
+    /// A number that changes with each renewal, so that others see that the instance is awake.
     beat: u64,
 }
 
@@ -64,11 +64,12 @@ pub(super) struct Candidate {
     leads: bool,
     /// The instance that was seen to lead.
     leader: Option<String>,
-    /// The nodes that do not hear it.
+    /// The nodes that do not hear the leader.
     alarms: Arc<StandbyAlarms>,
-    /// Where nodes join the one that leads.
+    /// The address at which nodes join the leader.
     pub(super) leader_at: watch::Sender<Option<SocketAddr>>,
-    /// Whether it has looked, beside its own row, for a twin that began in the same moment. Before, nothing but that row may be written.
+    /// Whether the instance has looked, after it wrote its own row, for a twin that began in the same moment. Until then it may
+    /// write nothing but this row.
     pub(super) alone: watch::Sender<bool>,
     /// Whether the store does not answer.
     pub(super) away: watch::Sender<bool>,
@@ -141,7 +142,7 @@ impl Candidate {
         self.began.elapsed().as_millis() as Moment
     }
 
-    /// Does the next thing. Returns how long nothing is to be done, or what the waiting led to.
+    /// Takes the next step. Returns how long there is nothing to do, or the outcome of the waiting.
     pub(super) async fn go_on(&mut self) -> (Duration, Option<Election>) {
         let now = self.now();
         let outcome = match self.claimant.step(now) {
@@ -200,11 +201,11 @@ impl Candidate {
             .ok()
     }
 
-    /// Gets a lease for its row. Returns whether there is one, or that a twin came first.
+    /// Gets a lease for this instance's row. Returns whether there is one, or the twin that came first.
     async fn get_lease(&mut self) -> Result<bool, Box<Twin>> {
         let is_alone = self.is_alone();
         self.lease = match self.lease.filter(|_| !is_alone) {
-            // The store did not answer before it had looked for twins. Its row hangs on this lease.
+            // The store did not answer before this instance had looked for twins. Its row hangs on this lease.
             Some(lease) => match self.heard(self.store.renew(lease).await) {
                 Some(lives) => lives.then_some(lease),
                 None => return Ok(false),
@@ -225,12 +226,12 @@ impl Candidate {
         let has_row = match Itself::new(self.name(), own).earlier_twin(&rows, lease) {
             Some(Some(twin)) => return Err(Box::new(twin)),
             Some(None) => true,
-            // Nobody can read the row that is there: the next one takes its place.
+            // Nobody can read the row that is there. The next one takes its place.
             None if written == Some(false) => false,
             None => return Ok(false),
         };
         let cleared = self.heard(self.store.clear().await);
-        // That may take longer than the lease lives, and another one may come meanwhile.
+        // The removal may take longer than the lease lives, and another instance may come meanwhile.
         if cleared.is_none() || self.heard(self.store.renew(lease).await) != Some(true) {
             return Ok(false);
         }
@@ -256,17 +257,17 @@ impl Candidate {
         self.about.beat += 1;
         self.about.alarms = self.alarms.latest();
         let row = as_row(&self.about);
-        // A twin must not take the other one's row.
+        // A twin must not take the other twin's row.
         let written = self.store.announce(&row, lease, !self.is_alone()).await;
         self.heard(written)
     }
 
-    /// The facts about another one that holds the role now.
+    /// The facts about another instance that holds the role now.
     pub(super) async fn other_leader(&self) -> Option<InstanceFacts> {
         self.heard(other_leader(&self.store).await)?
     }
 
-    /// Learns where the one that leads is, while this one stands by.
+    /// Learns where the leader is, while this instance stands by.
     async fn find_leader(&mut self) {
         let (false, Some(leader)) = (self.leads, &self.leader) else {
             return;
@@ -279,7 +280,7 @@ impl Candidate {
     }
 
     async fn look(&mut self) -> Outcome {
-        // The term comes first: if another one claims in between, our claim fails.
+        // The term comes first. If another instance claims in between, our claim fails.
         if !self.leads {
             match self.heard(latest_term(&*self.store).await) {
                 Some(latest) => self.latest = latest,
@@ -332,14 +333,15 @@ impl Candidate {
         Ok(rows.filter_map(read).collect())
     }
 
-    /// Tells from now on which CA it has, with the CA's certificate. One that begins the platform has it only once it leads.
+    /// From now on tells others this instance's CA, with the CA's certificate. An instance that begins the platform has its
+    /// CA only once it leads.
     pub(super) fn certifies_with(&mut self, name: &str, certificate: &[u8]) {
         self.about.authority = name.to_owned();
         self.about.certificate = Blob(certificate.to_vec());
     }
 
-    /// Waits until this instance leads or the platform is ended. `waits` is called once if another one leads, if this one
-    /// `may_wait` for that.
+    /// Waits until this instance leads or the platform is ended. `waits` is called once if another instance leads and
+    /// this one `may_wait` for it.
     pub(super) async fn wait(&mut self, mut waits: impl FnMut(&str), may_wait: bool) -> Election {
         let changed = Notify::new();
         let store = self.store.clone();
@@ -383,7 +385,7 @@ impl Candidate {
         self.claimant.stood_by()
     }
 
-    /// The facts that it tells about itself.
+    /// The facts that this instance tells about itself.
     pub(super) fn about(&self) -> &InstanceFacts {
         &self.about
     }
@@ -414,10 +416,10 @@ fn has_ended(row: &InstanceRow) -> bool {
     serde_json::from_slice::<Holding>(&row.value).is_ok_and(|holding| holding.ended)
 }
 
-/// Reads any bytes as what an instance says about itself, and as what it says of the role, for the fuzz target.
+/// Reads any bytes as the facts about an instance, and as the row of the role, for the fuzz target.
 ///
 /// # Panics
-/// If the facts would be written so that others are read.
+/// If the facts are written and read again as other facts.
 pub fn check_instance(value: &[u8]) {
     if let Ok(about) = serde_json::from_slice::<InstanceFacts>(value) {
         let again = serde_json::from_slice::<InstanceFacts>(&as_row(&about));

@@ -1,4 +1,5 @@
-//! The operators of a Master that stands by. It takes revocations, and says for the rest where the Master is that leads.
+//! The operators of a Master that stands by. It takes revocations. For all other commands it says where the leading
+//! Master is.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use super::admin::{Entrance, Newcomer};
 use super::blind::BlindCa;
 use super::master_error::MasterError;
 
-/// Removes the socket when the Master stands by no longer.
+/// Removes the socket when the Master no longer stands by.
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {

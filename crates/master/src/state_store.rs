@@ -114,7 +114,8 @@ impl State {
         Ok(state)
     }
 
-    /// Takes the state directory, and the state if it is there. One in etcd must be [reached](Self::reach) before it is used.
+    /// Takes the state directory, and the state if it is there. A state in etcd must be [reached](Self::reach) before it is
+    /// used.
     ///
     /// # Errors
     /// [`StateError`].
@@ -172,7 +173,7 @@ impl State {
     /// Begins the next term of its leaders.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if another one does in the same moment, or an error of the store.
+    /// [`StoreError::Conflict`] if another Master does in the same moment, or an error of the store.
     pub(super) async fn lead(self) -> Result<Led, StoreError> {
         Ok(Led {
             fenced: Fenced::claim(self.store).await?,
@@ -181,7 +182,7 @@ impl State {
     }
 }
 
-/// Notes whose state this is: that of the root in `directory`, unless it belongs to another one. If two Masters begin the same
+/// Notes that the state belongs to the root in `directory`, unless it belongs to another one. If two Masters begin the same
 /// platform, the store keeps the root of one.
 ///
 /// # Errors
@@ -204,7 +205,7 @@ pub(super) async fn keep_root(
     }
 }
 
-/// Adds to a batch that the state belongs to the root in `directory`, and demands that it belongs to none yet.
+/// Adds a note to a batch that the state belongs to the root in `directory`, and demands that it belongs to none yet.
 ///
 /// # Errors
 /// If the root's certificate cannot be read.

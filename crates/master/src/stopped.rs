@@ -16,14 +16,15 @@ use sealbus_control::clock::{now, timestamp};
 use sealbus_store::etcd::EtcdSettings;
 use sealbus_store::{Fenced, latest_term};
 
-/// Certifies a broker of the platform `name`, while its Master does not run. The Master's state is in `directory` and, if
-/// it is given, in `etcd`; if the platform was never started, its state is begun there. So a platform's broker can exist before the platform.
+/// Certifies a broker of the platform `name`, while its Master does not run. The Master's state is in `directory` and, if given,
+/// in `etcd`. If the platform was never started, this begins its state there, so a platform's broker can exist before the
+/// platform.
 ///
 /// Returns the root certificate (DER) and the broker's chain.
 ///
 /// # Errors
-/// [`MasterError`]. It is [`MasterError::State`] if the Master runs after all, [`MasterError::Copied`] if one runs with its name
-/// or its CA, and [`MasterError::OtherLeads`] if another one leads.
+/// [`MasterError`]. It is [`MasterError::State`] if the Master runs after all, [`MasterError::Copied`] if a Master with its name
+/// or its CA runs, and [`MasterError::OtherLeads`] if another Master leads.
 pub async fn certify_broker_of(
     directory: &Path,
     name: PlatformName,

@@ -29,7 +29,7 @@ use sealbus_store::Store;
 
 /// Name of the group of the Master's own process.
 const SYSTEM_GROUP: &str = "system";
-/// Name of the group of the control plane's process, where that is another.
+/// The name of the group of the control plane's process, if that is another process.
 const CONTROL_GROUP: &str = "control";
 
 /// The system agents. They exist as long as this value.
@@ -44,7 +44,7 @@ pub(crate) struct SystemAgents {
     pub(crate) gateway: Arc<GatewayRules>,
     /// The process of `master` and `ca`.
     pub(crate) control: Process,
-    /// The process of the other system agents. It is the same one if agents' messages also travel at level `auth`.
+    /// The process of the other system agents. It is the same process if agents' messages also travel at level `auth`.
     pub(crate) process: Process,
     /// Sends in the name of the AMS.
     pub(crate) ams: Arc<sealbus_bus::Outbox>,
@@ -116,7 +116,8 @@ impl SystemAgents {
         } = foundation;
         let mut tasks = JoinSet::new();
         let trust_claims = !process.level().authenticates();
-        // Each waits for its certificate, and these wait for the same write. Messages wait until somebody serves them.
+        // Each agent waits for its certificate, and all certificates wait for the same write. Messages wait until
+        // somebody serves them.
         let (ams, df, master, ca, agent) = tokio::try_join!(
             process.agent(AMS),
             process.agent(DF),
@@ -200,7 +201,7 @@ async fn serve_master(
             if matches!(request, Ok(MasterRequest::Heartbeat { .. })) {
                 desk.heard(&node);
             }
-            // Nobody closes it.
+            // Nobody closes the semaphore.
             let at_desk = share.acquire_owned().await;
             let turn = Arc::new(turn);
             let result = match request {
@@ -209,7 +210,7 @@ async fn serve_master(
                     let hearing = move |desk: &mut Desk, now| {
                         let answer = hear(desk, &node, request, now)?;
                         turn.is_members();
-                        // Others like it are made before this one goes.
+                        // Other answers like this one are made before this one is sent.
                         turn.holds(length(&answer))?;
                         Ok(answer)
                     };
@@ -233,7 +234,7 @@ fn judge<A>(turn: &Turn, result: &Result<A, Fault>) {
     }
 }
 
-/// The length of an answer on its way, nearly. A deny list, which may be long, is not written out for it.
+/// The approximate length of an answer on its way. A deny list may be long, so it is not written out for this.
 fn length(answer: &MasterAnswer) -> usize {
     let MasterAnswer::Current(current) = answer else {
         return length_of(answer);
@@ -303,7 +304,7 @@ pub(crate) fn hear(
         }
         MasterRequest::Reports { reports } => return hear_all(desk, node, reports, now),
         MasterRequest::Leaving => {
-            // It may register again, and leave again, without end.
+            // A node may register again, and leave again, without end.
             if desk.state.leaving(node)
                 && let Some(left_out) = desk.log.admit(node.to_owned())
             {

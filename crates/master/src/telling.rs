@@ -1,5 +1,5 @@
 //! Sends the nodes their news at once: deny lists, and the changes of the directory that concern them. A node that misses
-//! some gets it with its next heartbeat.
+//! news gets it with its next heartbeat.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn tell_node(
     news: watch::Receiver<News>,
     mut woken: watch::Receiver<()>,
 ) {
-    // The node's present list is not known here, so the first notice has all of it.
+    // The node's present list is not known here, so the first notice contains the whole list.
     let mut held = 0;
     while woken.changed().await.is_ok() {
         let present = news.borrow().deny_list;

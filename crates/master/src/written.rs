@@ -1,5 +1,5 @@
 //! When the store was last written, by the Master's clock. A Master whose clock is behind that time would give out
-//! certificates that have ended for everybody else, and directory revisions that fall.
+//! certificates that have ended for everybody else, and directory revisions lower than earlier ones.
 
 use std::time::Duration;
 

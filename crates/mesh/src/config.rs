@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sealbus_seal::{Credential, Identity, SecurityLevel, Trust};
 
-/// The credential of an endpoint and its trust.
+/// The credential of an endpoint, and its trust.
 #[derive(Clone, Debug)]
 pub enum MeshSecurity {
     /// Level `none`: plain TCP, for measuring.
@@ -29,7 +29,7 @@ pub struct ProcessSecurity {
 }
 
 impl MeshSecurity {
-    /// The level it stands for.
+    /// The security level of this configuration.
     pub fn level(&self) -> SecurityLevel {
         match self {
             Self::None => SecurityLevel::None,
@@ -58,14 +58,14 @@ pub struct MeshConfig {
     pub security: MeshSecurity,
     /// The largest message sent or received, in bytes of its encoding.
     pub largest_message: usize,
-    /// The number of bytes sent on a link and not acknowledged by the other process, before senders wait.
+    /// The number of bytes sent on a link and not yet acknowledged by the other process at which senders wait.
     pub window: usize,
-    /// The number of connections at the same time whose peers are not known yet. When there are more, the oldest one of
-    /// the address with the most ends.
+    /// The most connections at a time whose peers are not known yet. If there are more, the oldest one from the address
+    /// with the most of them is ended.
     pub unproved_connections: usize,
-    /// Links to other processes.
+    /// The most links to other processes.
     pub links: usize,
-    /// The number of agents bound to one link, and of agents addressed over it, in each direction.
+    /// The most agents bound to one link, and the most agents addressed over it, in each direction.
     pub agents_per_link: usize,
     /// How long a new connection may take until both sides have identified themselves.
     pub handshake_time: Duration,
@@ -75,7 +75,7 @@ pub struct MeshConfig {
     pub silence: Duration,
     /// How long a broken link is retried before its messages are reported undeliverable.
     pub give_up: Duration,
-    /// The pause before a connection is tried again: the first pause, and the longest, as the pause doubles.
+    /// The first and the longest pause before a connection is tried again. The pause doubles each time.
     pub redial: (Duration, Duration),
 }
 

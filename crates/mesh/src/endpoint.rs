@@ -62,9 +62,9 @@ pub struct LinkReport {
     pub is_connected: bool,
     /// Bytes accepted and not yet acknowledged.
     pub unacknowledged: usize,
-    /// Messages sent and received over it.
+    /// The numbers of messages sent and received over it.
     pub messages: (u64, u64),
-    /// How often a connection was made.
+    /// How many connections were made so far.
     pub connections: u64,
 }
 
@@ -96,12 +96,12 @@ impl MeshEndpoint {
         Ok(Self { links })
     }
 
-    /// The address at which the endpoint listens, with the port found if port 0 was configured.
+    /// The address at which the endpoint listens. If port 0 was configured, it has the port that was found.
     pub fn local_address(&self) -> SocketAddr {
         self.links.own.address
     }
 
-    /// The facts that others need to reach this process.
+    /// The information that others need to reach this process.
     pub fn process(&self) -> ProcessEndpoint {
         ProcessEndpoint {
             identity: self.links.own.config.process.clone(),
@@ -158,8 +158,8 @@ impl MeshEndpoint {
             .collect()
     }
 
-    /// Waits until all sent messages are acknowledged and the peers know the outcome of theirs, for `grace` at most, then
-    /// closes all connections and the listener.
+    /// Waits, for `grace` at most, until all sent messages are acknowledged and the peers know the outcome of theirs.
+    /// Then closes all connections and the listener.
     pub async fn shut_down(&self, grace: Duration) {
         let deadline = Instant::now() + grace;
         while Instant::now() < deadline {
@@ -197,7 +197,7 @@ impl Transport for Mesh {
 
     fn capabilities(&self) -> Capabilities {
         let level = self.0.own.config.security.level();
-        // Agents that prove themselves can sign single messages.
+        // Agents that prove themselves can also sign single messages.
         let most = match level {
             SecurityLevel::Auth => SecurityLevel::Signed,
             level => level,
@@ -250,7 +250,7 @@ impl Transport for Mesh {
                     sleep(Duration::from_millis(1)).await;
                 }
             };
-            // The links' tasks do it as soon as they run.
+            // The links' tasks report as soon as they run.
             let _ = timeout(GIVING_UP, are_told).await;
         })
     }

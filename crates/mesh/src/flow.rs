@@ -15,13 +15,13 @@ use sealbus_proof::Hash;
 use crate::frame::LONGEST_PIECE;
 use crate::session::Shared;
 
-/// The number of bytes queued for one target before its senders wait. One long message may exceed it.
+/// The number of bytes queued for one target at which its senders wait. One long message may exceed it.
 const QUEUE: usize = 256 << 10;
-/// The same for the bus of a process. Its frames are shared with their other holders, so queueing copies nothing.
+/// As [`QUEUE`], for the bus of a process. Its frames are shared with their other holders, so queueing copies nothing.
 const PROCESS_QUEUE: usize = 4 << 20;
-/// The number of bytes queued on one link for all targets that have not answered yet, before their senders wait.
+/// The number of bytes queued on one link, for all targets that have not answered yet, at which their senders wait.
 const UNANSWERED: usize = 16 << 20;
-/// The number of long messages that may be under way in pieces at the same time, on one link in one direction.
+/// The number of long messages that may be sent in pieces at the same time, on one link in one direction.
 pub(crate) const PARTIAL_MESSAGES: usize = 4;
 
 /// The cost of a message in its target's credit.
@@ -38,13 +38,13 @@ pub struct Queued {
     pub head: Bytes,
     /// The message's encoding.
     pub payload: Bytes,
-    /// The part after that, of a bus frame.
+    /// The part of a bus frame behind the payload.
     pub tail: &'static [u8],
     /// The statement that the sender signs, if it signs one.
     pub statement: Option<Hash>,
 }
 
-/// A part of a waiting message. It is copied only if it comes from more than one place.
+/// A part of a waiting message. It is copied only if it consists of more than one buffer.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// The beginning of the part.
@@ -65,7 +65,7 @@ impl Queued {
         }
     }
 
-    /// Bytes of all.
+    /// The length of all parts, in bytes.
     pub fn length(&self) -> usize {
         self.head.len() + self.payload.len() + self.tail.len()
     }
@@ -79,9 +79,9 @@ impl Queued {
         }
     }
 
-    /// The part of the message between two places.
+    /// The part of the message between two offsets.
     fn part(&self, from: usize, to: usize) -> Part {
-        // Of the piece that begins at `start` and has `length` bytes.
+        // The range of the part in the buffer that begins at `start` and has `length` bytes.
         let within = |start: usize, length: usize| {
             let place = |at: usize| at.saturating_sub(start).min(length);
             place(from)..place(to)
@@ -97,7 +97,7 @@ impl Queued {
     }
 }
 
-/// The state of one target, on the sending side.
+/// The sending side's state of one target.
 #[derive(Debug)]
 pub struct Credit {
     /// The number of bytes that may be sent in all; `None` until the target has answered.
@@ -105,15 +105,15 @@ pub struct Credit {
     sent: u64,
     queue: VecDeque<Queued>,
     queued_bytes: usize,
-    /// Bytes that may be queued.
+    /// The number of bytes that may be queued.
     room: usize,
-    /// The number of bytes of the first queued message that were already sent.
+    /// The bytes of the first queued message that were already sent.
     begun: usize,
     /// Whether the target stands in the line of targets with something to send.
     in_line: bool,
 }
 
-/// The present permission for a message.
+/// Whether a message may go now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Send it.
@@ -156,19 +156,20 @@ impl Credit {
         } else if self.limit.is_none() && self.queued_bytes < self.room && has_queue {
             Admission::Queue
         } else if !self.queue.is_empty() && self.queued_bytes < self.room && has_window {
-            // Behind a long message under way; without it there would be credit or a full stop.
+            // A long message is under way before it. Without one there would be credit, or the message would have to
+            // wait outside.
             Admission::Queue
         } else {
             Admission::Full
         }
     }
 
-    /// A message was sent whole.
+    /// Notes that a message was sent whole.
     pub fn sent(&mut self, payload_length: usize) {
         self.sent += cost(payload_length);
     }
 
-    /// The receiving side allows `limit` bytes in all. Limits only rise.
+    /// The receiving side allows `limit` bytes in all. The limit never falls.
     pub fn raise(&mut self, limit: u64) {
         self.limit = Some(self.limit.map_or(limit, |old| old.max(limit)));
     }
@@ -179,7 +180,7 @@ impl Credit {
     }
 }
 
-/// A piece of a queued message to send now.
+/// A piece of a queued message, to be sent now.
 #[derive(Clone, Debug)]
 pub enum Piece {
     /// A message that fits into one frame.
@@ -188,7 +189,7 @@ pub enum Piece {
     First {
         /// The sender's handle.
         sender: u32,
-        /// Whether its sender signs a statement of it.
+        /// Whether its sender signs a statement about it.
         is_signed: bool,
         /// The length of all pieces.
         total: usize,
@@ -199,7 +200,7 @@ pub enum Piece {
     Next {
         /// The piece.
         piece: Part,
-        /// The message, once nothing of it is left to send.
+        /// The message, once all of it is sent.
         complete: Option<Queued>,
     },
 }
@@ -223,7 +224,7 @@ impl TargetLine {
         self.notice(handle, credit);
     }
 
-    /// The state of the target has changed: it may have its turn again.
+    /// The state of the target has changed, so it may have its turn again.
     pub fn notice(&mut self, handle: u32, credit: &mut Credit) {
         if !credit.in_line && credit.may_go_on() {
             credit.in_line = true;
@@ -231,12 +232,12 @@ impl TargetLine {
         }
     }
 
-    /// The next target for which to call [`take_piece`](Self::take_piece).
+    /// The next target to call [`take_piece`](Self::take_piece) for.
     pub(crate) fn next_target(&mut self) -> Option<u32> {
         self.waiting.pop_front()
     }
 
-    /// The next piece for the target, whose turn it is.
+    /// The next piece for the target that has its turn.
     pub(crate) fn take_piece(&mut self, handle: u32, credit: &mut Credit) -> Option<Piece> {
         credit.in_line = false;
         if !credit.may_go_on() {
@@ -252,7 +253,7 @@ impl TargetLine {
             Piece::Whole(message)
         } else if credit.begun == 0 {
             if self.partial == PARTIAL_MESSAGES {
-                // Another message has to end first. The target keeps its place.
+                // Another message must end first. The target keeps its place.
                 credit.in_line = true;
                 self.waiting.push_back(handle);
                 return None;
@@ -285,8 +286,8 @@ impl TargetLine {
         Some(piece)
     }
 
-    /// Takes out all messages that were not sent whole to the target. The receiver drops the pieces of a message that
-    /// ends early.
+    /// Takes out all messages that were not sent to the target completely. The receiver drops the pieces of a message
+    /// that ends early.
     pub(crate) fn take_queue(&mut self, credit: &mut Credit) -> Vec<Queued> {
         if credit.begun > 0 {
             self.partial -= 1;
@@ -323,18 +324,18 @@ impl TargetLine {
         self.queued_bytes == 0
     }
 
-    /// Whether some target has its turn.
+    /// Whether no target has its turn.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Targets in line.
+    /// The number of targets in line.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 }
 
-/// The state of one target, on the receiving side. It holds the sender to the credit that it was given.
+/// The receiving side's state of one target. It holds the sender to the credit that it was given.
 #[derive(Debug)]
 pub struct GivenCredit {
     limit: u64,
@@ -342,17 +343,17 @@ pub struct GivenCredit {
 }
 
 impl GivenCredit {
-    /// An allowance of `limit` bytes to begin with.
+    /// A credit that begins with `limit` bytes.
     pub fn new(limit: u64) -> Self {
         Self { limit, received: 0 }
     }
 
-    /// The sender was told of a higher limit.
+    /// Notes that the sender was told of a higher limit.
     pub fn raise(&mut self, limit: u64) {
         self.limit = self.limit.max(limit);
     }
 
-    /// A message of that length begins to arrive. `false`: it was not allowed.
+    /// A message of that length begins to arrive. Returns false if the credit does not cover it.
     pub fn take(&mut self, payload_length: usize) -> bool {
         let is_allowed = self.received < self.limit;
         self.received += cost(payload_length);

@@ -30,22 +30,22 @@ pub(crate) use self::writing::{
 pub const PROTOCOL_VERSION: u16 = 3;
 /// The first bytes of a connection, inside TLS if there is TLS, from both sides.
 pub const PREFACE: [u8; 8] = *b"SEALBUS\x01";
-/// Bytes of a header.
+/// The bytes of a header.
 pub const HEADER_LENGTH: usize = size_of::<Header>();
-/// The longest piece of a message in one frame. Longer messages are cut, so that others can go in between.
+/// The longest piece of a message in one frame. Longer messages are cut into pieces, so that others can go in between.
 pub(crate) const LONGEST_PIECE: usize = 64 << 10;
-/// The longest frame with a row of messages. A frame is read when it is whole.
+/// The longest frame with a row of messages. A frame is read only when it is complete.
 pub(crate) const LONGEST_ROW: usize = 8 << 10;
-/// The longest body. Besides messages, the longest body is a binding with its certificates.
+/// The longest body. The longest body without a message is a binding with its certificates.
 pub const LONGEST_BODY: usize = LONGEST_PIECE + 64;
-/// The longest body before the peer is known. It limits the memory that a stranger can occupy.
+/// The longest body before the peer is known. It limits the memory that a stranger can use.
 pub const LONGEST_FIRST_BODY: usize = 1024;
 
 /// The header of every frame.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Header {
-    /// Bytes of the body.
+    /// The length of the body in bytes.
     length: U32,
     kind: u8,
     flags: u8,
@@ -57,18 +57,18 @@ struct Header {
 /// Bytes that do not follow the protocol. Their connection is closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// A body longer than allowed.
+    /// A body is longer than allowed.
     #[error("a frame has {length} bytes, and the limit is {limit}")]
     TooLong {
-        /// Announced length.
+        /// The announced length.
         length: usize,
-        /// Limit.
+        /// The limit.
         limit: usize,
     },
-    /// A kind that does not exist.
+    /// The kind does not exist.
     #[error("frame kind {0} does not exist")]
     UnknownKind(u8),
-    /// A body too short or too long for its kind, or a text that is not UTF-8.
+    /// A body is too short or too long for its kind, or a text is not UTF-8.
     #[error("the body of a frame of kind {0:?} is malformed")]
     Malformed(Kind),
     /// The connection begins with something else.
@@ -142,11 +142,11 @@ impl Kind {
     }
 }
 
-/// The name of the target that is the bus of the process itself. No agent has this name. Messages to this target are
-/// bus frames.
+/// The name of the target that stands for the bus of the process itself. No agent has this name. Messages to this
+/// target are bus frames.
 pub const PROCESS_TARGET: &str = "";
-/// The sender's handle that stands for the process itself. The connection's own proof binds it, and [`Frame::Bind`]
-/// never does.
+/// The sender's handle that stands for the process itself. The connection's own proof binds it; [`Frame::Bind`] never
+/// does.
 pub const PROCESS_SENDER: u32 = u32::MAX;
 
 /// 128 random bits that name an incarnation of a process, or a session.
@@ -181,35 +181,35 @@ impl Why {
     }
 }
 
-/// A frame. The first group is not counted, the second group is.
+/// A frame. Frames of the first group are not counted, those of the second are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// The identity of the speaker, and the state of the session.
     Hello(Hello<'a>),
-    /// The connection ends, with the reason.
+    /// The connection ends, for this reason.
     Goodbye {
         /// The reason, for machines.
         reason: GoodbyeReason,
         /// The reason, for people.
         text: &'a str,
     },
-    /// Binds an agent to a sender's handle for this connection: by its proof, or at levels without proofs by its name.
+    /// Binds an agent to a sender's handle for this connection: by its proof or, at levels without proofs, by its name.
     Bind {
         /// The handle.
         handle: u32,
         /// A binding's wire form, or a name.
         proof: &'a [u8],
     },
-    /// Counted frames received. The messages in them that come back come before this.
+    /// Reports how many counted frames were received. Their messages that come back are sent before this.
     Acknowledge {
-        /// Their number in this session.
+        /// The number of frames received in this session.
         received: u64,
     },
     /// Asks whether the peer is still there.
     Ping,
     /// Confirms that the peer is still there.
     Pong,
-    /// The proof of the agent that is a target, bound to this connection. It goes before the target's
+    /// The proof of the agent behind a target, bound to this connection. It is sent before the target's
     /// [`Frame::Accept`].
     Prove {
         /// The target.
@@ -217,29 +217,29 @@ pub enum Frame<'a> {
         /// A binding's wire form.
         proof: &'a [u8],
     },
-    /// A bound agent's delegation to the key with which the process signs. It goes before the first [`Frame::Sign`] with
-    /// messages of the agent.
+    /// A bound agent's delegation to the key with which the process signs. It is sent before the first [`Frame::Sign`]
+    /// for messages of the agent.
     Delegate {
         /// The agent's handle.
         handle: u32,
-        /// The serial number of the certificate that the agent delegated with.
+        /// The serial number of the certificate with which the agent delegated.
         serial: [u8; 16],
         /// The delegation's wire form.
         delegation: &'a [u8],
     },
 
-    /// A whole message, or a frame of the bus to [`PROCESS_TARGET`].
+    /// A whole message; or a bus frame, if the target is [`PROCESS_TARGET`].
     Message {
         /// The sender's handle, as bound.
         sender: u32,
         /// The receiver's handle, as targeted.
         target: u32,
-        /// Whether its sender's proof follows.
+        /// Whether the sender's proof follows.
         is_signed: bool,
-        /// The message's bit-efficient encoding, or the frame of the bus.
+        /// The message's bit-efficient encoding, or the bus frame.
         payload: &'a [u8],
     },
-    /// Whole messages in a row, of which none is signed.
+    /// Several whole messages, none of which is signed.
     Row {
         /// The sender's handle, as bound.
         sender: u32,
@@ -254,7 +254,7 @@ pub enum Frame<'a> {
         sender: u32,
         /// The receiver's handle.
         target: u32,
-        /// Whether its sender's proof follows the last piece.
+        /// Whether the sender's proof follows the last piece.
         is_signed: bool,
         /// The length of the whole message.
         total: u32,
@@ -268,45 +268,45 @@ pub enum Frame<'a> {
         /// The piece.
         piece: &'a [u8],
     },
-    /// The agent of a target's handle.
+    /// Gives a target's handle to an agent.
     Target {
         /// The handle.
         handle: u32,
         /// The agent's name, or [`PROCESS_TARGET`].
         name: &'a str,
     },
-    /// The target is here, and messages may be sent.
+    /// The target is here, and messages may be sent to it.
     Accept {
         /// The target.
         target: u32,
-        /// Bytes that may be sent in all for now.
+        /// The number of bytes that may be sent in all for now.
         limit: u64,
     },
-    /// More may be sent to the target.
+    /// More bytes may be sent to the target.
     Credit {
         /// The target.
         target: u32,
-        /// Bytes that may be sent in all.
+        /// The number of bytes that may be sent in all.
         limit: u64,
     },
-    /// The target is not here, or no longer. Messages for it are returned.
+    /// The target is not here, or no longer. Messages to it come back.
     Leaving {
         /// The target.
         target: u32,
         /// Why.
         why: Why,
     },
-    /// No more is sent to the target.
+    /// Nothing more is sent to the target.
     CloseTarget {
         /// The target.
         target: u32,
     },
-    /// Everything sent to the target has been delivered or returned before this frame.
+    /// Everything that was sent to the target has been delivered, or returned before this frame.
     TargetClosed {
         /// The target.
         target: u32,
     },
-    /// A message that was not delivered, or a piece of it.
+    /// A message that was not delivered, or a piece of one.
     Returned {
         /// The receiver's handle.
         target: u32,
@@ -319,10 +319,10 @@ pub enum Frame<'a> {
         /// The message or the piece.
         piece: &'a [u8],
     },
-    /// A message that was delivered to a target that is closed by now, or a piece of it: the agent has ended and never
-    /// read it.
+    /// A message, or a piece of one, that was delivered to a target that is closed by now. The agent has ended and
+    /// never read it.
     Unread {
-        /// Which of the targets of the session it was, from 1, in the order of their [`Frame::Target`].
+        /// The number of the target among those of the session, from 1, in the order of their [`Frame::Target`].
         number: u32,
         /// The sender's handle.
         sender: u32,
@@ -331,12 +331,12 @@ pub enum Frame<'a> {
         /// The message or the piece.
         piece: &'a [u8],
     },
-    /// The agent of the handle sends no more.
+    /// The agent with this handle sends nothing more.
     Unbind {
         /// The handle.
         handle: u32,
     },
-    /// An agent's proof was refused, or holds no longer.
+    /// An agent's proof was refused, or is no longer valid.
     Refused {
         /// The handle.
         handle: u32,
@@ -345,8 +345,8 @@ pub enum Frame<'a> {
         /// The reason, for people.
         text: &'a str,
     },
-    /// The signature for the messages before it that have none yet, of all senders: all of them, or the first ones. Level
-    /// `signed` asks for it, and below it each message that is marked.
+    /// The signature for messages of all senders that were sent before it and have none yet: for all of them, or for
+    /// the first ones. Needed at level `signed`, and below it for each message that is marked.
     Sign {
         /// When the process signed, in milliseconds since 1970.
         time: u64,

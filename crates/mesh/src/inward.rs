@@ -1,5 +1,5 @@
 //! The receiving half of a link: the bound senders, the targets, and the checks on each message's way into a mailbox.
-//! Only the link's task works on it.
+//! Only the link's task uses it.
 
 mod frames;
 mod line;
@@ -55,7 +55,7 @@ pub(crate) struct Inward {
     link: Weak<Link>,
     bus: Bus,
     peer: Arc<Identity>,
-    /// The same, for mailboxes.
+    /// The peer's name, for mailboxes.
     writer: Arc<str>,
     /// The peer itself as the writer of frames, with the identity that it proved on the connection.
     peer_writer: Arc<FrameWriter>,
@@ -64,32 +64,32 @@ pub(crate) struct Inward {
     largest_message: usize,
     agents: usize,
     checker: Checker,
-    /// The sender of the last message that the checker found sound, if its name is the proved one.
+    /// The sender of the last sound message, if its name was the proved one.
     last_sender: Option<Arc<str>>,
     senders: Vec<Option<Sender>>,
-    /// How many handles each agent has that was believed.
+    /// How many handles each believed agent has.
     handles_of: HashMap<Arc<str>, u32>,
     targets: Vec<Option<Target>>,
-    /// The handles of targets that were here when they were opened.
+    /// The handles of targets whose agents were here when they were opened.
     open_names: HashMap<Arc<str>, u32>,
-    /// Targets that were opened in this session.
+    /// The number of targets opened in this session.
     opened: u32,
     partials: usize,
     /// Messages and frames that wait for a signature, in the order in which they came.
     waiting: VecDeque<AwaitingSignature>,
-    /// Checks the signatures of the peer; `None` where nothing is signed.
+    /// Checks the peer's signatures; `None` if nothing is signed.
     verifier: Option<Verifier>,
-    /// Frames that wait.
+    /// The bus frames that wait.
     line: FrameLine,
     /// When the first of the senders' certificates ends.
     next_expiry: Option<Timestamp>,
-    /// Number of the counted frame that is due.
+    /// The number of the counted frame that is due.
     due: u64,
-    /// Messages taken.
+    /// The number of messages accepted.
     pub(crate) received: u64,
     /// Messages that passed the checks and go into their mailbox together: successive messages to one target.
     row: Row,
-    /// The same for frames to the bus.
+    /// The frames that go to the bus together.
     frames: FrameRow,
 }
 
@@ -135,7 +135,7 @@ impl Inward {
         }
     }
 
-    /// A new connection has begun. Every agent that was bound to the former one must prove itself again.
+    /// A new connection has begun. Every agent that was bound on the former one must prove itself again.
     pub(crate) fn connected(&mut self, due: u64, peer: Option<VerifiedIdentity>) {
         let provenance = match peer {
             Some(peer) if self.level.authenticates() => Provenance::Proved(peer),
@@ -151,7 +151,7 @@ impl Inward {
         }
     }
 
-    /// The session is lost, with all of its state.
+    /// The session is lost, and its state with it.
     pub(crate) fn reset(&mut self) {
         self.senders.clear();
         self.handles_of.clear();
@@ -247,7 +247,7 @@ impl Inward {
         taken.frames += 1;
         taken.bytes += parsed.length;
         if taken.signatures > 0 && self.waiting.is_empty() {
-            // Messages behind the signature wait for another one, and the peer may hear of those before it.
+            // Messages behind the signature wait for another one, and the peer may already be told of those before it.
             self.end_row(link);
             commit(taken, link, true);
         }
@@ -394,7 +394,7 @@ impl Inward {
     }
 }
 
-/// A writer of frames, for all frames of it.
+/// A writer, for all of its frames.
 fn writer_of(
     process: &Arc<Identity>,
     origin: FrameOrigin,
@@ -416,7 +416,7 @@ fn check_kept(link: &Link) -> Result<(), Broken> {
     }
 }
 
-/// A message came back.
+/// A message came back to this process.
 fn given_back(link: &Link, action: Option<Action>) -> Result<(), Broken> {
     let is_deceived = link.outward.lock().is_deceived();
     link.act(action);
@@ -427,7 +427,7 @@ fn given_back(link: &Link, action: Option<Action>) -> Result<(), Broken> {
     }
 }
 
-/// The slot for a handle of the peer's choice. Handles are dense, so that the peer cannot make this process keep much.
+/// The slot for a handle, which the peer chooses. Handles must be dense, so that the peer cannot make this process keep much.
 fn slot<T>(slots: &mut Vec<Option<T>>, handle: u32, most: usize) -> Result<&mut Option<T>, Broken> {
     let index = handle as usize;
     if index >= most {
@@ -443,7 +443,7 @@ fn slot<T>(slots: &mut Vec<Option<T>>, handle: u32, most: usize) -> Result<&mut 
     ))
 }
 
-/// Tells the session of frames that were taken. `are_settled`: no message taken so far waits for its proof.
+/// Reports taken frames to the session. `are_settled`: no message taken so far waits for its proof.
 fn commit(taken: &mut Taken, link: &Link, are_settled: bool) {
     if taken.frames > 0 {
         let taken = std::mem::take(taken);

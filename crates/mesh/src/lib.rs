@@ -2,7 +2,7 @@
 //!
 //! Each process has one [`MeshEndpoint`]: a listener, and one link to each process that it talks to. A link carries the
 //! messages of all agents of both processes. The logic is in state machines without I/O ([`frame`], [`session`],
-//! [`flow`]). Each link has one task around them that reads and writes. A link keeps an accepted message until the
+//! [`flow`]). Each link has one task around them, which reads and writes. A link keeps an accepted message until the
 //! other process has acknowledged it, even over broken connections.
 
 mod config;

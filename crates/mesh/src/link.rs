@@ -1,5 +1,5 @@
-//! The link to one other process, over any number of connections: the part that senders use, and the task that reads
-//! and writes.
+//! The link to one other process, over any number of connections: the part that senders use. The link's
+//! task reads and writes.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::greeting::Greeted;
 use crate::outward::{Action, Filled, Outward, TargetHandle};
 use crate::wire::Wire;
 
-/// The number of unwritten bytes at which the sending thread writes by itself instead of waiting for the task.
+/// The number of unwritten bytes at which a sending thread writes them itself instead of waiting for the task.
 const WRITE_AT_ONCE: usize = 128 << 10;
 
 /// The jobs of the link's task besides sending.
@@ -54,12 +54,12 @@ impl Requests {
     }
 }
 
-/// Messages of the peer that an agent of this process has left unread.
+/// Messages of the peer that an agent of this process will never read.
 pub(crate) struct Unread {
-    /// The target that the agent was, and which one in the order of the session's targets.
+    /// The handle of the target that the agent was, and its number among those of the session.
     pub(crate) target: u32,
     pub(crate) number: u32,
-    /// The session.
+    /// The session, by its epoch.
     pub(crate) epoch: u64,
     pub(crate) messages: Vec<ReceivedMessage>,
 }
@@ -70,12 +70,12 @@ pub(crate) struct Link {
     pub(crate) peer: Identity,
     pub(crate) address: Mutex<SocketAddr>,
     pub(crate) outward: Mutex<Outward>,
-    /// Locked before `outward` where both are.
+    /// Lock this before `outward` if you need both.
     pub(crate) wire: Mutex<Option<Wire>>,
     pub(crate) requests: Requests,
-    /// Whether something was kept for the peer since the task last looked whether it is too much.
+    /// Whether something was kept for the peer since the task last checked the amount.
     has_kept: AtomicBool,
-    /// Messages of the peer's agents that agents of this process have left unread.
+    /// Messages of the peer's agents that agents of this process will never read.
     pub(crate) unread: Mutex<Vec<Unread>>,
     pub(crate) connections: AtomicU64,
     /// The number of the last known connection.
@@ -147,7 +147,7 @@ impl Link {
         self.last_number.load(Ordering::Relaxed)
     }
 
-    /// A connection with this number is known.
+    /// Notes the number of a connection.
     pub(crate) fn note_number(&self, number: u64) {
         self.last_number.fetch_max(number, Ordering::Relaxed);
     }
@@ -157,13 +157,13 @@ impl Link {
         self.note_number(self.last_number().saturating_add(1));
     }
 
-    /// The task has kept something for the peer, or may have.
+    /// Notes that the task has kept something for the peer, or may have.
     pub(crate) fn note_kept(&self) {
         self.has_kept.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the peer makes this process keep too much for it. The task asks before each message: mostly nothing was kept
-    /// since it last asked.
+    /// Whether the peer makes this process keep too much for it. The task asks before each message, and mostly nothing
+    /// was kept since it last asked.
     #[inline]
     pub(crate) fn is_overdrawn(&self) -> bool {
         self.has_kept.load(Ordering::Relaxed) && self.look_at_kept()
@@ -196,11 +196,11 @@ impl Link {
                 return;
             }
         }
-        // The task waits until the rest may go and writes it, or finds the fault.
+        // The task writes the rest when it can go, or finds the fault.
         self.wake();
     }
 
-    /// Carries out on the bus the actions of the state machines.
+    /// Carries out the actions of the state machines on the bus.
     pub(crate) fn act(&self, actions: impl IntoIterator<Item = Action>) {
         let mut actions = actions.into_iter().peekable();
         if actions.peek().is_none() {
@@ -290,7 +290,7 @@ impl MeshDestination {
 }
 
 impl MeshDestination {
-    /// Sees to it that accepted messages are written.
+    /// Ensures that accepted messages are written.
     fn accepted(&self, mut outward: MutexGuard<'_, Outward>) {
         if outward.has_ready(WRITE_AT_ONCE) {
             drop(outward);
@@ -307,7 +307,7 @@ impl MeshDestination {
         }
     }
 
-    /// The messages that were not accepted.
+    /// Handles messages that were not accepted.
     fn rejected(&self, mut outward: MutexGuard<'_, Outward>, sender: &str, rejected: &Rejected) {
         match rejected {
             Rejected::Full => {
@@ -350,7 +350,7 @@ impl Destination for MeshDestination {
             let mut outward = self.link.outward.lock();
             let before = count;
             for outgoing in &mut *row {
-                // The caller tries this message again by itself, and then hears why not.
+                // The caller tries this message again by itself, and then learns why not.
                 if outward.try_send(handle, serial, sender, &outgoing).is_err() {
                     if count > before {
                         self.accepted(outward);

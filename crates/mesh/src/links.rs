@@ -1,4 +1,4 @@
-//! The links of this process: made by agents that send, or by processes that connect to this one.
+//! The links of this process: made for agents that send, or by processes that connect to this one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -23,11 +23,11 @@ use crate::session::Session;
 use crate::strangers::Strangers;
 use crate::task::Task;
 
-/// Most forgotten links that something is remembered of. Beyond it, all of that is forgotten, too.
+/// The most forgotten links of which something is remembered. If there are more, all of it is forgotten.
 const FORMER: usize = 65_536;
 
-/// The rest of a forgotten link, from which the next link to the same process goes on. Otherwise that process would take
-/// the next connections for earlier ones, and could send again what the forgotten link took.
+/// The remainder of a forgotten link, from which the next link to the same process continues. Without it, that process
+/// would take the next connections for earlier ones, and could send again what the forgotten link took.
 struct ForgottenLink {
     last_number: u64,
     given_up: RandomId,
@@ -39,7 +39,7 @@ pub(crate) struct Links {
     bus: WeakBus,
     runtime: Handle,
     by_process: Mutex<HashMap<Identity, Arc<Link>>>,
-    /// Locked after `by_process` where both are.
+    /// Lock this after `by_process` if you need both.
     former: Mutex<HashMap<Identity, ForgottenLink>>,
     strangers: Strangers<IpAddr>,
     end: Notify,
@@ -59,7 +59,7 @@ impl Links {
         })
     }
 
-    /// Takes connections in until [`stop_listening`](Self::stop_listening).
+    /// Accepts connections until [`stop_listening`](Self::stop_listening).
     pub(crate) fn listen(self: &Arc<Self>, listener: TcpListener) {
         let links = self.clone();
         self.runtime.spawn(async move {
@@ -67,7 +67,7 @@ impl Links {
             let accepting = accept_until(end, &listener, usize::MAX, |tcp, from, _| {
                 Some(links.clone().take_in(tcp, from))
             });
-            // Those that have come are still taken in.
+            // Connections that have come already are still taken in.
             accepting.await.detach_all();
         });
     }
@@ -87,7 +87,7 @@ impl Links {
         self.by_process.lock().get(peer).cloned()
     }
 
-    /// A process is gone for good: nothing more of it is remembered.
+    /// A process is gone for good. Nothing about it is remembered.
     pub(crate) fn forget_former(&self, peer: &Identity) {
         self.former.lock().remove(peer);
     }
@@ -104,7 +104,7 @@ impl Links {
             .any(|link| link.outward.lock().awaits_peer())
     }
 
-    /// Whether a connected peer does not know yet which of its messages an agent had that has left here.
+    /// Whether a connected peer does not know yet which of its messages an agent received that has left here.
     pub(crate) fn owe_outcomes(&self) -> bool {
         self.all().iter().any(|link| {
             let is_connected = link.wire.lock().is_some();
@@ -154,7 +154,7 @@ impl Links {
         Some(link)
     }
 
-    /// The treatment of an incoming connection.
+    /// Treats an incoming connection.
     async fn take_in(self: Arc<Self>, tcp: TcpStream, from: SocketAddr) {
         let stranger = self.strangers.came(network_of(from.ip()));
         let greeted = timeout(self.own.config.handshake_time, self.own.admit(tcp));
@@ -196,9 +196,9 @@ impl Links {
         }
         let certified = greeted.peer.as_ref().and_then(VerifiedIdentity::address);
         let address = match (greeted.greeting.address, certified) {
-            // A proved process does not choose the machine that others then connect to.
+            // A proved process does not choose the machine to which others then connect.
             (Some(address), Some(ip)) => SocketAddr::new(ip, address.port()),
-            // A process that listens on all addresses can be reached at the address that it connected from.
+            // A process that listens on all addresses is reachable at the address from which it connected.
             (Some(address), None) if address.ip().is_unspecified() => {
                 SocketAddr::new(from.ip(), address.port())
             }
@@ -223,7 +223,7 @@ impl Links {
     }
 }
 
-/// Makes room: removes links without a connection that have nothing to send and nothing to get back.
+/// Makes room: removes links without a connection that have nothing to send and expect nothing back.
 fn forget_idle(
     links: &mut HashMap<Identity, Arc<Link>>,
     former: &mut HashMap<Identity, ForgottenLink>,

@@ -1,5 +1,5 @@
 //! The sending half of a link: bound agents, targets, credit, and the session with its unacknowledged frames. Senders
-//! on any thread work on it under a short lock. Nothing here waits.
+//! on any thread use it under a short lock. Nothing here waits.
 
 mod binding;
 mod closing;
@@ -35,7 +35,7 @@ use crate::flow::{Credit, Queued, TargetLine};
 use crate::frame::{Frame, PROCESS_TARGET};
 use crate::session::Session;
 
-/// The work on the bus once the lock is released.
+/// Work on the bus, to be done once the lock is released.
 pub(crate) enum Action {
     /// Messages to an agent that is not there go back to the bus.
     Returned {
@@ -45,21 +45,21 @@ pub(crate) enum Action {
         messages: Vec<Returned>,
         denied: bool,
     },
-    /// A message was lost or refused: its sender is told.
+    /// A message was lost or refused. Its sender is told.
     Undeliverable {
         sender: Arc<str>,
         receiver: Arc<str>,
         payload: Bytes,
         reason: UndeliverableReason,
     },
-    /// Frames to the bus of the process were not taken there, or may not have been.
+    /// The process did not take frames for its bus, or may not have taken them.
     FramesLost {
         /// The former target, for [`Outward::settle`], if the target ended with this loss.
         serial: Option<u64>,
         frames: Vec<LostFrame>,
         reason: UndeliverableReason,
     },
-    /// The receiver did not prove who it is, or its process gives back what it was not given.
+    /// The receiver did not prove who it is, or its process gives back messages that it was not given.
     Refused {
         receiver: Arc<str>,
         reason: RefusalReason,
@@ -67,7 +67,7 @@ pub(crate) enum Action {
     },
 }
 
-/// The value that proofs are bound to, on the present connection.
+/// The value that proofs are bound to on the present connection.
 #[derive(Clone)]
 pub(crate) struct ConnectionProof {
     pub(crate) channel: BoundConnection,
@@ -83,8 +83,8 @@ impl ConnectionProof {
         Ok(out)
     }
 
-    /// Believes that an agent at the other end holds the key of the certificate that it shows. At `signed` and above all of its chain
-    /// must be right, even if the leaf is known here, and the issuance log must have it.
+    /// Checks that an agent at the other end holds the key of the certificate that it shows. At `signed` and above, the
+    /// whole chain must be valid, even if the leaf is known here, and the certificate must be in the issuance log.
     pub(crate) fn believe(
         &self,
         binding: &[u8],
@@ -119,13 +119,13 @@ impl ConnectionProof {
 pub(crate) struct Believed {
     pub(crate) verified: VerifiedIdentity,
     pub(crate) chain: CertificateChain,
-    /// At `signed` and above.
+    /// Set at `signed` and above.
     pub(crate) author: Option<Author>,
 }
 
 enum TargetState {
     Open,
-    /// No more is sent to the target. Messages that come back are collected.
+    /// Nothing more is sent to the target. Messages that come back are collected.
     Closing {
         returned: Vec<Returned>,
         denied: bool,
@@ -133,28 +133,29 @@ enum TargetState {
 }
 
 struct Target {
-    /// Which of the session's targets it is, from 1.
+    /// The number of the target among those of the session, from 1.
     number: u32,
-    /// A number that distinguishes it from a former target with the same handle.
+    /// A number that distinguishes the target from a former one with the same handle.
     serial: u64,
     name: Arc<str>,
-    /// Whether the target is the bus of the process rather than an agent.
+    /// Whether the target is the bus of the process, and not an agent.
     is_process: bool,
     credit: Credit,
     state: TargetState,
     gate: Arc<Gate>,
-    /// A sender was told to wait since the last acknowledgement that left room: the target is among the blocked ones, once.
+    /// Whether a sender was told to wait since the last acknowledgement that left room. The target is then among the
+    /// blocked ones, once.
     is_waited_for: bool,
-    /// The proved identity.
+    /// The proved identity of the target.
     identity: Option<VerifiedIdentity>,
-    /// The credit that the target gave before it proved itself. It is void until then.
+    /// The credit that the target gave before it proved itself. It does not count until then.
     unproved_limit: u64,
     /// The pieces of a message that is coming back.
     piece: Vec<u8>,
     sent: Sent,
-    /// The beginning of the last message that was encoded for it. Others that join its frame begin so.
+    /// The beginning of the last message that was encoded for the target. Messages that join its frame begin alike.
     beginning: Option<Beginning>,
-    /// The last sender: its number and handle, and the connection and the count of returned handles when it was bound.
+    /// The last sender: its number and handle; and the connection and the count of freed handles when it was bound.
     last_sender: (u64, u32, (u64, u64)),
 }
 
@@ -162,17 +163,17 @@ struct Bound {
     agent: Arc<LocalAgent>,
     /// The connection on which the agent was bound last; 0: none.
     connection: u64,
-    /// The credential that was bound then; `None` at levels that prove nobody.
+    /// The credential that was bound then; `None` at levels without proofs.
     credential: Option<Arc<Credential>>,
     /// The number of its messages that wait in the queues of targets.
     queued: usize,
-    /// Whether the agent has left this process. It is unbound once no message of its own waits.
+    /// Whether the agent has left this process. It is unbound once none of its messages waits.
     is_leaving: bool,
     signing: Signing,
 }
 
 struct Long {
-    /// Frame number after its last piece.
+    /// The number of the frame behind the last piece.
     end: u64,
     target: Arc<str>,
     message: Queued,
@@ -183,7 +184,7 @@ pub(crate) struct TargetHandle {
     pub(crate) handle: u32,
     pub(crate) serial: u64,
     pub(crate) gate: Arc<Gate>,
-    /// The session that it was opened in. It ends with the session.
+    /// The session in which it was opened. The handle ends with it.
     pub(crate) session: SessionNumber,
 }
 
@@ -191,15 +192,15 @@ pub(crate) struct TargetHandle {
 pub(crate) struct Outward {
     level: SecurityLevel,
     window: usize,
-    /// The largest message that this process sends and takes.
+    /// The largest message that this process sends and accepts.
     largest_message: usize,
-    /// The largest one that the peer takes, as far as it is known.
+    /// The largest message that the peer accepts, as far as is known.
     peers_largest: usize,
     agents: usize,
     pub(crate) session: Session,
-    /// Counts the sessions, to distinguish the contents of former ones.
+    /// The number of sessions so far, to distinguish the contents of former ones.
     pub(crate) epoch: u64,
-    /// The session's number for the bus.
+    /// The session's number, as the bus knows it.
     session_number: SessionNumber,
     /// Frames for this connection only.
     control: Vec<u8>,
@@ -213,52 +214,52 @@ pub(crate) struct Outward {
     bound: Vec<Option<Bound>>,
     free_handles: Vec<u32>,
     handles: HashMap<u64, u32>,
-    /// Agents that had left when they were bound, for messages that waited in the bus. They are unbound in the task's next
-    /// turn.
+    /// Agents that had already left when they were bound, for messages that waited in the bus. They are unbound in the
+    /// task's next turn.
     departing: HashSet<u64>,
-    /// How many handles were given back so far.
+    /// The number of handles freed so far.
     unbound: u64,
     leaving: VecDeque<(u64, u32)>,
-    /// Agents of this process that the peer sends to, by the peer's handle.
+    /// The agents of this process that the peer sends to, by the peer's handle.
     hosted: HashMap<u32, Arc<LocalAgent>>,
-    /// The peer's handle for each of them, by the agent's number.
+    /// The peer's handle for each of these agents, by the agent's number.
     hosted_as: HashMap<u64, u32>,
-    /// Targets of the peer whose agents have left. The peer does not know yet which of its messages they had.
+    /// Targets of the peer whose agents have left. The peer does not know yet which of its messages they received.
     departed: HashSet<u32>,
-    /// Long messages that were begun, until the peer has acknowledged their last piece.
+    /// Long messages that were begun and whose last piece the peer has not acknowledged.
     long: VecDeque<Long>,
-    /// Of what is kept for the peer, the bytes that are not held against it.
+    /// Those bytes kept for the peer that are not held against it.
     excused: u64,
     blocked: Vec<u32>,
-    /// The messages in the session that are not signed yet, in their order: their senders and what they state. They are
-    /// signed before anything is written.
+    /// The messages in the session that are not signed yet, in order: their senders and statements. They are signed
+    /// before anything is written.
     unsigned: Vec<(u32, Hash)>,
     /// The signatures that the peer has not acknowledged.
     signatures: Signatures,
     memory: Memory,
-    /// The session's targets that are closed.
+    /// The closed targets of the session.
     former: ClosedTargets,
-    /// The pieces of a message that one of them left unread.
+    /// The pieces of a message that a closed target left unread.
     unread: Vec<u8>,
-    /// The unwritten bytes up to the end of the last message that goes back.
+    /// The number of unwritten bytes up to the end of the last message that goes back.
     giving_back: usize,
-    /// Targets that were opened in this session.
+    /// The number of targets opened in this session.
     opened: u32,
     serial: u64,
     /// Former targets whose messages have not all returned to the bus yet.
     returning: HashSet<u64>,
-    /// The link has ended: nothing may be opened on it.
+    /// Whether the link has ended, so that nothing may be opened on it.
     pub(crate) has_ended: bool,
-    /// The link was forgotten to make room: another one leads to the process now.
+    /// Whether the link was forgotten to make room. Another link then leads to the process.
     pub(crate) is_forgotten: bool,
-    /// Messages sent.
+    /// The number of messages sent.
     pub(crate) sent: u64,
     /// Whether the link's task was told that there is something to write.
     is_announced: bool,
-    /// The bytes that senders may still write at once by themselves: the task had little to write the last time, or has
-    /// read since.
+    /// The bytes that senders may still write by themselves: the task had little to write the last time, or has read
+    /// since.
     at_once: usize,
-    /// The rough number of bytes handed to the wire the last time there were any.
+    /// The approximate number of bytes handed to the wire the last time that there were any.
     filled: usize,
 }
 
@@ -315,7 +316,7 @@ impl Outward {
         }
     }
 
-    /// Opens a target, or returns the open one. `None`: there are too many.
+    /// Opens a target, or returns the open one. `None` if there are too many.
     pub(crate) fn open(&mut self, name: &str) -> Option<TargetHandle> {
         if let Some(handle) = self.names.get(name)
             && let Some(Some(target)) = self.targets.get(*handle as usize)
@@ -331,7 +332,7 @@ impl Outward {
             Some(handle) => handle,
             None if self.targets.len() < self.agents => {
                 self.targets.push(None);
-                // Limited by `agents`.
+                // `agents` limits the number of targets.
                 (self.targets.len() - 1) as u32
             }
             None => return None,
@@ -374,8 +375,8 @@ impl Outward {
         })
     }
 
-    /// A new connection has begun, and the session is agreed. Agents whose messages are sent again are bound again.
-    /// Returns the messages that wait and are larger than the peer takes.
+    /// A new connection has begun, and the session is agreed. Binds agents again whose messages are sent again. Returns
+    /// the waiting messages that are larger than the peer accepts.
     pub(crate) fn connected(
         &mut self,
         number: u64,
@@ -405,7 +406,7 @@ impl Outward {
             true => self.session.unwritten(),
             false => 0,
         };
-        // The peer may have taken the beginning of a long message before, but not its end.
+        // The peer may already have taken the beginning of a long message, but not its end.
         senders.extend(self.long.iter().map(|long| long.message.sender));
         for sender in senders {
             self.prove_again(sender);
@@ -416,7 +417,7 @@ impl Outward {
         self.take_too_large()
     }
 
-    /// The largest message that both sides take.
+    /// The largest message that both sides accept.
     fn largest(&self) -> usize {
         self.largest_message.min(self.peers_largest)
     }
@@ -434,7 +435,7 @@ impl Outward {
     }
 }
 
-/// A frame of the process with this body, and nothing else.
+/// A frame of the process that consists of this body alone.
 #[cfg(test)]
 fn frame_of_process(body: &Bytes) -> sealbus_bus::OutgoingFrame<'_> {
     sealbus_bus::OutgoingFrame {

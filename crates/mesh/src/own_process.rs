@@ -1,4 +1,4 @@
-//! The facts about this process for its connections: its statement about itself, and its TLS.
+//! The facts about this process that its connections need: its statement about itself, and its TLS.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::config::MeshConfig;
 use crate::frame::RandomId;
 use crate::greeting::{self, Greeted, GreetingError, Opened};
 
-/// Both ends of TLS, and the certificate that this process shows at them.
+/// Both ends of TLS, and the certificate that this process shows there.
 pub(crate) struct Tls {
     source: Arc<CertificateSource>,
     acceptor: Acceptor,
@@ -21,7 +21,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// TLS by the configuration; `None` at level `none`.
+    /// TLS as configured; `None` at level `none`.
     pub(crate) fn new(config: &MeshConfig) -> Result<Option<Self>, TlsError> {
         let Some(security) = config.security.process() else {
             return Ok(None);
@@ -40,7 +40,7 @@ impl Tls {
     }
 }
 
-/// The facts about this process for its connections.
+/// The facts about this process that its connections need.
 pub(crate) struct OwnProcess {
     pub(crate) config: Arc<MeshConfig>,
     pub(crate) incarnation: RandomId,
@@ -50,7 +50,7 @@ pub(crate) struct OwnProcess {
     pub(crate) address_text: String,
     tls: Option<Tls>,
     next_connection: AtomicU64,
-    /// Why the platform has given up this process.
+    /// The reason why the platform has given up this process.
     pub(crate) given_up: OnceLock<String>,
 }
 
@@ -69,7 +69,7 @@ impl OwnProcess {
         })
     }
 
-    /// A number for a connection. No other connection of this process has it.
+    /// A number for a connection, unique in this process.
     pub(crate) fn next_connection(&self) -> u64 {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
     }
@@ -78,7 +78,7 @@ impl OwnProcess {
         self.tls.as_ref().map(|tls| &tls.trust)
     }
 
-    /// Opens a connection to a process, up to its TLS.
+    /// Opens a connection to a process, up to and including TLS.
     pub(crate) async fn open(
         &self,
         address: SocketAddr,

@@ -28,12 +28,12 @@ pub enum Judgement {
     Again,
 }
 
-/// Judges a counted frame by the low bits of its number, where frame `due` is the next to take.
+/// Judges a counted frame by the low bits of its number; `due` is the number of the next frame to take.
 ///
 /// # Errors
-/// [`Violation::Gap`] if frames are missing: the connection is of no more use.
+/// [`Violation::Gap`] if frames are missing. The connection is then of no more use.
 pub fn judge(sequence: u32, due: u64) -> Result<Judgement, Violation> {
-    // The distance of the number ahead of the due one, on the circle of 2^32.
+    // How far the number is ahead of the due one, modulo 2^32.
     let ahead = sequence.wrapping_sub((due & u64::from(u32::MAX)) as u32);
     match ahead {
         0 => Ok(Judgement::Due),
@@ -50,9 +50,9 @@ pub fn judge(sequence: u32, due: u64) -> Result<Judgement, Violation> {
 pub enum Agreement {
     /// The session continues.
     Resumed,
-    /// The session is new, and no frame to be sent can have arrived: all are sent.
+    /// The session is new, and none of the frames can have arrived: all are sent.
     Started,
-    /// The session is new, and the one before is lost: report the unacknowledged frames, then call
+    /// The session is new, and the former one is lost: report the unacknowledged frames, then call
     /// [`Session::start_over`].
     Lost,
 }
@@ -60,11 +60,11 @@ pub enum Agreement {
 /// Counted frames that arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Their number.
+    /// The number of frames.
     pub frames: u64,
-    /// Their length in bytes.
+    /// The length of the frames in bytes.
     pub bytes: usize,
-    /// How many of them are signatures for messages before them.
+    /// How many of the frames are signatures for earlier messages.
     pub signatures: usize,
 }
 
@@ -72,21 +72,21 @@ pub struct Taken {
 pub struct Session {
     unacknowledged: Unacknowledged,
     received: u64,
-    /// Frames received, up to which all messages were proved. The other side hears of no more. If the session is lost,
-    /// it reports the frames that it was not told of. A frame that it sends again is dropped.
+    /// The frames received up to which all messages are proved. The other side is told of no more. If the session is
+    /// lost, it reports the frames that it was not told of. A frame that it sends again is dropped.
     settled: u64,
-    /// Frames received that the other side was told of.
+    /// The frames received that the other side was told of.
     told: u64,
-    /// Bytes and signatures received that the other side was not told of.
+    /// The bytes and signatures received that the other side was not told of.
     untold: (usize, usize),
     id: RandomId,
-    /// Whether the other side is known to have taken up `id`.
+    /// Whether the other side is known to have the session `id`.
     is_confirmed: bool,
     peer: RandomId,
     given_up: RandomId,
 }
 
-/// No session.
+/// Stands for no session.
 const NONE: RandomId = [0; 16];
 
 impl Default for Session {
@@ -106,7 +106,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// No session yet, on the side that has given up this one.
+    /// No session yet, on a side that has given up this one.
     pub fn after(given_up: RandomId) -> Self {
         Self {
             given_up,
@@ -123,8 +123,8 @@ impl Session {
         });
     }
 
-    /// Appends a whole message, whose payload `write` puts at the end of the buffer. It says how many bytes messages like
-    /// this begin with. Messages that are alike and wait to be written share a frame.
+    /// Appends a whole message, whose payload `write` puts at the end of the buffer. `write` returns how many bytes
+    /// similar messages begin with. Similar messages that wait to be written share a frame.
     ///
     /// # Errors
     /// The error of `write`; then nothing was appended.
@@ -139,8 +139,8 @@ impl Session {
             .append_message(sender, target, is_signed, write)
     }
 
-    /// Adds a message to the last frame, as [`append_message`](Self::append_message) may do, if `rest` finds without encoding it
-    /// what it has behind the beginning of the messages there. Returns that. `None`: nothing was added.
+    /// Adds a message to the last frame, as [`append_message`](Self::append_message) may do, if `rest` finds without
+    /// encoding it the bytes behind the common beginning. Returns these bytes, or `None` if nothing was added.
     #[inline]
     pub fn join<'a>(
         &mut self,
@@ -163,18 +163,18 @@ impl Session {
     }
 
     /// Appends a counted frame whose end is shared and not copied. `write` encodes the frame, with the number that it
-    /// is given, as if the frame ended before the shared end.
+    /// is given, as if it ended before the shared end.
     pub fn append_shared(&mut self, shared: Shared, write: impl FnOnce(&mut Vec<u8>, u64)) {
         self.unacknowledged.append_shared(shared, write);
     }
 
-    /// Adds slices of the counted frames to write next, and returns their bytes: about `most` at most, ending at the
-    /// end of a frame. 0: nothing is left.
+    /// Adds slices of the counted frames to write next, and returns their bytes: about `most` at most, up to the end of
+    /// a frame. 0 if nothing is left.
     pub fn gather<'a>(&'a self, most: usize, slices: &mut Vec<IoSlice<'a>>) -> usize {
         self.unacknowledged.gather(most, slices)
     }
 
-    /// Notes that this many of the bytes that [`gather`](Self::gather) gives were written.
+    /// Notes that this many of the bytes that [`gather`](Self::gather) gave were written.
     pub fn written(&mut self, count: usize) {
         self.unacknowledged.written(count);
     }
@@ -189,12 +189,12 @@ impl Session {
         self.unacknowledged.bytes
     }
 
-    /// The number of the next frame appended. Frames before it count as sent.
+    /// The number of the next frame appended. Earlier frames count as sent.
     pub fn next(&self) -> u64 {
         self.unacknowledged.next
     }
 
-    /// Frames the other side has taken.
+    /// The number of frames that the other side has taken.
     pub fn acknowledged(&self) -> u64 {
         self.unacknowledged.acknowledged
     }
@@ -218,7 +218,7 @@ impl Session {
         self.received
     }
 
-    /// Counted frames were taken. `are_settled`: no message in them waits for its proof.
+    /// Notes that counted frames were taken. `are_settled`: no message in them waits for its proof.
     pub fn took(&mut self, taken: Taken, are_settled: bool) {
         self.is_confirmed |= taken.frames > 0;
         self.received += taken.frames;
@@ -252,7 +252,7 @@ impl Session {
         self.unacknowledged.stop();
     }
 
-    /// Fills in the dialler's words about the session.
+    /// Fills in what the dialler says about the session.
     pub fn dial(&self, hello: &mut Hello<'_>) {
         hello.session = self.id;
         hello.given_up = self.given_up;
@@ -260,7 +260,7 @@ impl Session {
         hello.resumed = false;
     }
 
-    /// Decides by the dialler's `hello`, on the acceptor's side. After [`Agreement::Lost`] call
+    /// Decides about the dialler's `hello`, on the acceptor's side. After [`Agreement::Lost`] call
     /// [`start_over`](Self::start_over). Then, in any case, call [`accepted`](Self::accepted).
     ///
     /// # Errors
@@ -274,9 +274,9 @@ impl Session {
         self.begin(hello)
     }
 
-    /// Whether a new session can begin without any loss.
+    /// Begins a new session, if that loses nothing.
     fn begin(&mut self, hello: &Hello<'_>) -> Result<Agreement, Violation> {
-        // A peer that never took up our session has taken no frame of it.
+        // A peer that never took up our session has taken none of its frames.
         let never_taken_up = self.id == NONE
             || (!self.is_confirmed && hello.incarnation == self.peer && hello.given_up != self.id);
         if !never_taken_up {
@@ -340,9 +340,9 @@ impl Session {
         self.unacknowledged.for_each_kept(each);
     }
 
-    /// The session that this side gives up if it forgets everything now, or gave up before.
+    /// The session that this side would give up by forgetting everything now, or the one that it gave up before.
     pub fn given_up(&self) -> RandomId {
-        // If a peer took up a session of which this side is not sure, the peer itself is sure of it.
+        // A peer that took up a session is sure of it, even if this side is not.
         match self.is_confirmed {
             true => self.id,
             false => self.given_up,

@@ -1,8 +1,8 @@
-//! An author's statement about a message on the mesh.
+//! The statement of an author about a message on the mesh.
 
 use sealbus_proof::{Hash, Statement};
 
-/// The longest name that a target may have, in bytes: names of foreign agents are longer than those of the platform's.
+/// The longest name of a target, in bytes: names of foreign agents are longer than those of the platform.
 const LONGEST_NAME: usize = 1024;
 /// The replacement for a longer name. No agent has this name.
 const NOBODY: &str = "?";
@@ -15,7 +15,7 @@ pub(crate) fn target_name(name: &str) -> &str {
     }
 }
 
-/// The statement of a direct message: the author says it to this receiver.
+/// The statement of a direct message: its author says it to this receiver.
 pub(crate) fn statement_of(receiver: &str, message: &[u8]) -> Hash {
     Statement::direct(target_name(receiver), message)
 }

@@ -1,4 +1,4 @@
-//! Connections at a port, kept while the identities at their other ends are unknown.
+//! Connections at a port while the identities at their other ends are unknown.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
-/// Connections that the system holds until they are accepted. When its queue is full, it drops the first packet of further ones, and
-/// these wait for a second and longer. Linux holds at most `net.core.somaxconn`, mostly 4096.
+/// The number of connections that the system holds until they are accepted. When its queue is full, it drops the first packet
+/// of further ones, which then wait for a second or longer. Linux holds at most `net.core.somaxconn`, mostly 4096.
 const QUEUE: u32 = 4096;
 
 /// Listens on an address, with room for a burst of strangers beside others.
@@ -23,15 +23,15 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // Elsewhere it would let others take the port over.
+    // On other systems it would let others take over the port.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(QUEUE)
 }
 
-/// The connections that have not been let in yet, by their origin: an address, or a process of this machine. When there
-/// are too many, the oldest one of the origin with the most goes, so that one origin cannot keep the others out. Clones
+/// The connections that have not been let in yet, by their origin: an address, or a process of this machine. If there
+/// are too many, the oldest one of the origin with the most goes, so that one origin cannot keep out the others. Clones
 /// count together.
 #[derive(Clone, Debug)]
 pub struct Strangers<Origin> {
@@ -42,12 +42,12 @@ pub struct Strangers<Origin> {
 struct Crowd<Origin> {
     most: usize,
     next: u64,
-    /// The strangers, in the order in which they came.
+    /// The strangers in the order of their arrival.
     waiting: BTreeMap<u64, (Origin, Arc<Notify>)>,
     by_origin: HashMap<Origin, usize>,
 }
 
-/// A stranger's place, until the stranger is let in or its connection ends.
+/// A stranger's place, held until it is let in or its connection ends.
 #[derive(Debug)]
 pub struct Stranger<Origin: Copy + Eq + Hash> {
     strangers: Strangers<Origin>,
@@ -116,7 +116,7 @@ impl<Origin: Copy + Eq + Hash> Crowd<Origin> {
 }
 
 impl<Origin: Copy + Eq + Hash> Stranger<Origin> {
-    /// Lets the stranger in, which has proved its right. Its connection is no longer ended to make room.
+    /// Lets in the stranger, which has proved its right. Its connection is no longer ended to make room.
     pub fn let_in(&self) {
         self.strangers.crowd.lock().left(self.number);
     }
@@ -146,7 +146,7 @@ impl<Origin: Copy + Eq + Hash> Drop for Stranger<Origin> {
 mod tests {
     use super::*;
 
-    /// The numbers that wait.
+    /// The numbers of the waiting strangers.
     fn waiting(strangers: &Strangers<u8>) -> Vec<u64> {
         strangers.crowd.lock().waiting.keys().copied().collect()
     }
@@ -171,7 +171,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let connect =
             |_| std::net::TcpStream::connect_timeout(&address, std::time::Duration::from_secs(60));
-        // The system may be set to hold fewer.
+        // The system may be set to hold fewer connections.
         let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
         let most = most.map_or(300, |most| most.trim().parse().unwrap());
         let crowd: Result<Vec<_>, _> = (0..most.min(300)).map(connect).collect();

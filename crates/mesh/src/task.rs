@@ -24,12 +24,12 @@ pub(crate) struct Task {
     pub(crate) link: Arc<Link>,
     pub(crate) inward: Inward,
     pub(crate) connections: mpsc::Receiver<Greeted>,
-    /// The peer has given up its connections with this number or a smaller one, except the last connection.
+    /// The peer has given up its connections with this number or a lower one, except the last connection.
     pub(crate) peer_number: u64,
     pub(crate) peer_incarnation: Option<RandomId>,
     /// The identity that the peer proved on the last connection.
     pub(crate) proved: Option<VerifiedIdentity>,
-    /// When it was checked last.
+    /// When the identity was last checked.
     pub(crate) checked: Timestamp,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Task {
 pub(crate) enum End {
     /// The connection broke.
     Lost(String),
-    /// The peer made another one.
+    /// The peer made another connection.
     Replaced(Box<Greeted>),
     /// A connection with this process's new certificate is ready.
     Renewed(Box<Opened>),
-    /// The peer makes this process keep too much for it. The session goes with all that is kept.
+    /// The peer makes this process keep too much for it. The session ends, and all that is kept for it is dropped.
     Overdrawn(String),
     /// The peer has shut down, or is gone for good.
     PeerGone(&'static str),
@@ -117,7 +117,7 @@ impl Task {
 
     // ---- getting a connection ----
 
-    /// Waits until there is a connection: the peer's, or the task's own if something is to be sent.
+    /// Waits until there is a connection: the peer's, or the task's own if there is something to send.
     async fn connect(&mut self) -> Next {
         let (first_pause, longest_pause) = self.link.config.redial;
         let mut pause = first_pause;
@@ -179,7 +179,7 @@ impl Task {
                 }
                 Err(None) => continue,
             }
-            // Both sides may be dialling. A difference between their pauses lets one side go first.
+            // Both sides may be dialling. Their pauses differ, so that one side goes first.
             let jitter = pause.mul_f64(f64::from(self.own.incarnation[0]) / 512.0);
             let end_of_pause = Instant::now() + pause + jitter;
             pause = (pause * 2).min(longest_pause);
@@ -196,7 +196,7 @@ impl Task {
         }
     }
 
-    /// Dials, unless the peer comes first. `Err(None)`: look at the requests again.
+    /// Dials, unless the peer connects first. `Err(None)`: look at the requests again.
     async fn dial_or_accept(&mut self, since: Instant) -> Result<Next, Option<GreetingError>> {
         let config = self.link.config.clone();
         let patience = config
@@ -225,7 +225,7 @@ impl Task {
                 }
                 greeted = self.connections.recv() => {
                     let Some(mut greeted) = greeted else { return Ok(Next::ShutDown) };
-                    // Both sides dial at once: the connection of the smaller name is used.
+                    // Both sides dial at once: the connection of the side with the smaller name is used.
                     let is_same_process = self.peer_incarnation.is_none_or(|known| known == greeted.greeting.incarnation);
                     if is_same_process && self.own.config.process < self.link.peer
                         && greeted.greeting.connection <= self.link.last_number()
@@ -302,7 +302,7 @@ impl Task {
         Ok(self.begin(wire, peer, proof, inbox, greeting.largest_message))
     }
 
-    /// The peer has dialled. `None`: its connection was not wanted.
+    /// The peer has dialled. Returns `None` if its connection is not wanted.
     fn accept(&mut self, greeted: Greeted) -> Option<Established> {
         let Greeted {
             mut wire,
@@ -320,8 +320,8 @@ impl Task {
         }
         let is_same = self.peer_incarnation == Some(greeting.incarnation);
         if is_same && greeting.connection <= self.peer_number {
-            // The hello describes an earlier state of the session. Believing it would mean taking the process for a new
-            // one.
+            // The hello describes an earlier state of the session. To believe it would mean taking the process for a
+            // new one.
             let text = "the process has dialled again, or answered, since";
             say_goodbye(&mut wire, GoodbyeReason::Replaced, text, true);
             return None;
@@ -392,7 +392,7 @@ impl Task {
         }
     }
 
-    /// Gives the session up and tells the senders.
+    /// Gives up the session and tells the senders.
     fn lose(&mut self, why: &str, is_reachable: bool) {
         let given_up = self.own.given_up.get();
         let (why, is_reachable) = given_up.map_or((why, is_reachable), |why| (why, false));
@@ -401,8 +401,7 @@ impl Task {
         self.link.act(actions);
     }
 
-    /// Whether the peer is barred from coming back: a process gets a new certificate, under another name, each time it
-    /// starts.
+    /// Whether the peer can never come back: a process gets a new certificate, under another name, each time it starts.
     fn is_peer_revoked(&self) -> bool {
         match (&self.proved, self.own.trust()) {
             (Some(peer), Some(trust)) => matches!(
@@ -430,7 +429,7 @@ async fn wait_for_request(link: &Link) {
     }
 }
 
-/// The statement of this process about itself and the session.
+/// This process's statement about itself and the session.
 #[derive(Clone)]
 struct OwnHello {
     resumed: bool,
@@ -461,7 +460,7 @@ impl OwnHello {
             given_up: self.given_up,
             received: self.received,
             connection: self.connection,
-            // Limited to the length of a message frame's field.
+            // Limited by the field of a message frame.
             largest_message: u32::try_from(own.config.largest_message).unwrap_or(u32::MAX),
             process: &own.process_uri,
             address: &own.address_text,

@@ -19,14 +19,14 @@ use crate::outward::{Filled, LONGEST_HOLD};
 use crate::task::{End, Established, REVOKED, Task};
 use crate::wire::{Progress, Wire};
 
-/// How long an acknowledgement may wait for a frame to travel with.
+/// How long an acknowledgement may wait to travel with a frame.
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(20);
-/// The number of bytes received after which an acknowledgement goes in any case. The peer keeps the bytes until then.
+/// The number of received bytes at which an acknowledgement is sent in any case. The peer keeps the bytes until then.
 /// Four times as many was no faster.
 const ACKNOWLEDGE_BYTES: usize = 64 << 10;
-/// The number of signatures after which an acknowledgement goes in any case. The peer holds messages back until then.
+/// The number of signatures at which an acknowledgement is sent in any case. The peer holds messages back until then.
 const ACKNOWLEDGE_SIGNATURES: usize = 2;
-/// Bytes that a link reads in a row before agents and other links get their turn. A read counts as `SHORTEST` bytes at least.
+/// The bytes that a link reads before agents and other links get their turn. Each read counts as at least `SHORTEST` bytes.
 const TURN: usize = 128 << 10;
 const SHORTEST: usize = 16 << 10;
 
@@ -36,11 +36,11 @@ type Renewal = Pin<Box<dyn Future<Output = Result<Box<Opened>, GreetingError>> +
 struct Waits {
     tick: Pin<Box<Sleep>>,
     acknowledge: Timer,
-    /// When messages that are held back go in any case.
+    /// When messages that are held back are sent in any case.
     held: Timer,
     /// Whether the last event was a read.
     has_read: bool,
-    /// The bytes that were read since others had their turn.
+    /// The bytes read since others had their turn.
     read: usize,
     /// A connection with this process's new certificate, in the making.
     renewal: Option<Renewal>,
@@ -51,7 +51,7 @@ enum Event {
     Writable,
     /// A sender has bytes, or a request, for the task.
     Woken,
-    /// An acknowledgement, or messages that were held back.
+    /// An acknowledgement is due, or messages that were held back.
     Due,
     Tick,
     Greeted(Box<Greeted>),
@@ -95,7 +95,7 @@ impl Timer {
         }
     }
 
-    /// Whether the time has come.
+    /// Whether the timer has run out.
     fn poll(&mut self, context: &mut Context<'_>) -> bool {
         let is_due = self.is_set && self.sleep.as_mut().poll(context).is_ready();
         self.is_set &= !is_due;
@@ -108,7 +108,7 @@ impl Task {
     pub(crate) async fn serve(&mut self, established: Established) -> End {
         let Established { peer, mut inbox } = established;
         self.proved = peer;
-        // The connection may have waited for this since its certificate was checked.
+        // The connection may have waited since its certificate was checked.
         if let Err(end) = self.check(now()) {
             return end;
         }
@@ -157,7 +157,7 @@ impl Task {
                         has_asked = true;
                         self.link.outward.lock().control(&Frame::Ping);
                     }
-                    // There is no work before that time, unless a request comes.
+                    // Nothing has to be done before that time, unless a request comes.
                     let patience = match has_asked {
                         true => self.link.config.silence,
                         false => self.link.config.keep_alive,
@@ -190,7 +190,7 @@ impl Task {
         }
     }
 
-    /// The kinds of work, the most frequent first.
+    /// Polls the kinds of work, the most frequent first.
     fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -242,7 +242,7 @@ impl Task {
         Poll::Pending
     }
 
-    /// The requests of others.
+    /// Handles the requests of others.
     fn answer(&mut self, waits: &mut Waits) -> Result<(), End> {
         let requests = &self.link.requests;
         if !requests.are_any() {
@@ -282,7 +282,7 @@ impl Task {
         })
     }
 
-    /// Reads and takes pending bytes, with a limit. The rest keeps the socket readable.
+    /// Reads and takes pending bytes, up to a limit. If some are left, the socket stays readable.
     fn read(&mut self, inbox: &mut Vec<u8>, waits: &mut Waits) -> Result<(), End> {
         loop {
             let before = inbox.len();
@@ -321,10 +321,10 @@ impl Task {
         Ok(())
     }
 
-    /// Takes the frames that are whole.
+    /// Takes the complete frames.
     fn take(&mut self, inbox: &mut Vec<u8>) -> Result<(), End> {
         let now = now();
-        // A peer that never pauses is checked each second, too.
+        // A peer that never pauses is also checked each second.
         if now != self.checked || self.link.requests.check.load(Ordering::Acquire) {
             self.check(now)?;
         }
@@ -352,14 +352,14 @@ impl Task {
         Ok(())
     }
 
-    /// The peer makes this process keep too much for it.
+    /// The end of a connection whose peer makes this process keep too much for it.
     fn overdrawn(&self) -> End {
         let why = Broken::Overdrawn.to_string();
         self.link.refuse(RefusalReason::OverLimit, why.clone());
         End::Overdrawn(why)
     }
 
-    /// Writes pending bytes, as far as the socket takes them.
+    /// Writes pending bytes as far as the socket takes them.
     fn write(&mut self, waits: &mut Waits) -> Result<(), End> {
         let mut slot = self.link.wire.lock();
         let Some(wire) = slot.as_mut() else {
@@ -401,7 +401,7 @@ impl Task {
         Ok(())
     }
 
-    /// Agents of this process have left. Tells the peer's senders.
+    /// Tells the peer's senders that agents of this process have left.
     pub(crate) fn look_after_agents(&mut self) {
         if self.link.requests.agents_left.swap(false, Ordering::AcqRel) {
             self.inward.agents_left(&self.link);

@@ -8,10 +8,10 @@ use rustls::Connection;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// The number of bytes read from the socket at a time: the least, and the most when much arrives.
+/// The bytes read from the socket at a time: the least, and the most when much arrives.
 const READ: (usize, usize) = (8 << 10, 128 << 10);
 
-/// This many bytes are written at once if nothing waits before them.
+/// At least this many bytes are written at once if nothing waits before them.
 const DIRECT: usize = 16 << 10;
 
 /// A connection.
@@ -20,12 +20,12 @@ pub(crate) struct Wire {
     tls: Option<Connection>,
     /// The connection's number between the two processes.
     pub(crate) number: u64,
-    /// Plain bytes not yet written. Unused with TLS, which keeps its own.
+    /// Plain bytes that are not yet written. Unused with TLS, which has its own buffer.
     plain: Vec<u8>,
     plain_written: usize,
-    /// The rough number of bytes handed over for sending and not yet written.
+    /// The approximate number of bytes handed over and not yet written.
     pending: usize,
-    /// Bytes read from the socket that are to be decrypted.
+    /// Bytes that were read from the socket and must be decrypted.
     raw: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Wire {
 pub(crate) enum Progress {
     /// Bytes came, and there may be more.
     More,
-    /// The events that were there.
+    /// All bytes came that were there.
     Drained,
     /// The other side ended the connection.
     Ended,
@@ -47,7 +47,7 @@ impl Wire {
 
     /// A connection whose handshake is complete.
     pub(crate) fn tls(tcp: TcpStream, mut tls: Connection) -> Self {
-        // The writers limit the number of pending messages.
+        // The writers limit the number of pending bytes.
         tls.set_buffer_limit(None);
         Self::new(tcp, Some(tls))
     }
@@ -64,7 +64,7 @@ impl Wire {
         }
     }
 
-    /// Bytes handed over and not yet written.
+    /// The number of bytes handed over and not yet written.
     pub(crate) fn pending(&self) -> usize {
         self.pending
     }
@@ -87,7 +87,7 @@ impl Wire {
     /// Hands over slices for sending, of `length` bytes together.
     pub(crate) fn put_all(&mut self, slices: &[IoSlice<'_>], length: usize) {
         match &mut self.tls {
-            // Without a buffer limit TLS takes everything and does not fail. All slices go in at once, so that its
+            // Without a buffer limit TLS takes everything and does not fail. All slices go in at once, so that the TLS
             // records are full.
             Some(tls) => {
                 self.pending += length;
@@ -98,8 +98,8 @@ impl Wire {
                 }
             }
             None => {
-                // A large amount goes out at once, without another copy. The rest waits if the system does not take it.
-                // A fault of the connection shows when the rest is written.
+                // A large amount is written at once, without another copy. If the system does not take all of it, the
+                // rest waits. A fault of the connection shows when the rest is written.
                 let mut skip = 0;
                 if length >= DIRECT && self.plain.is_empty() {
                     skip = self.tcp.try_write_vectored(slices).unwrap_or(0);
@@ -153,7 +153,7 @@ impl Wire {
         }
     }
 
-    /// Reads the socket's pending bytes once, and appends the plain bytes to `into`.
+    /// Reads the pending bytes of the socket once, and appends the plain bytes to `into`.
     pub(crate) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<Progress> {
         let Some(tls) = &mut self.tls else {
             into.reserve(self.raw.len());
@@ -213,8 +213,8 @@ impl Wire {
 }
 
 /// Reads at most `room` bytes. A shorter read has emptied the socket, which is readable again only after new bytes have
-/// come; noting that saves a system call that would only confirm it. The note belongs to the moment before the read: bytes
-/// that come after it, on a runtime of several threads, make the socket readable all the same.
+/// come; noting that saves a system call that would only confirm it. The note refers to the moment before the read:
+/// bytes that come later, on a runtime of several threads, still make the socket readable.
 fn read_once(
     tcp: &TcpStream,
     room: usize,

@@ -1,5 +1,5 @@
-//! A process that gives back messages that it was never given. They are neither sent on nor stored, so nobody makes agents of
-//! another process say, or sign, what they did not write.
+//! A process gives back messages that it was never given. They are neither sent on nor stored, so nobody can make
+//! agents of another process say, or sign, messages that they did not write.
 #![allow(clippy::unwrap_used)]
 
 mod intruder;
@@ -68,7 +68,7 @@ async fn take(scene: &Scene, intruder: &mut Intruder) -> Taken {
 
 /// An honest agent, `writer`, has written to bob, whom the intruder's process runs.
 async fn written(scene: &Scene) -> (Intruder, Taken, Outbox, Mailbox) {
-    // Before the process has this connection, it would dial by itself, and end it.
+    // Without this connection, the process would dial by itself, and end a later one.
     let mut intruder = scene.ready(&scene.mallory()).await;
     let (writer, answers) = scene.platform.agent(&scene.process, "writer@factory");
     let identity = scene.credential.certificate().unwrap().identity().clone();
@@ -94,7 +94,7 @@ async fn give_back(intruder: &mut Intruder, taken: &Taken, why: Why, payload: &[
     intruder.send(&returned).await.unwrap();
 }
 
-/// Closes a target as the peer asks.
+/// Closes a target, as the peer asks.
 async fn close_target(intruder: &mut Intruder, target: u32) {
     intruder
         .until(|seen| matches!(seen, Seen::CloseTarget { .. }))
@@ -117,7 +117,7 @@ async fn only_what_was_sent_is_sent_on(level: SecurityLevel) {
     let scene = Scene::at(level).await;
     let (mut intruder, taken, writer, mut answers) = written(&scene).await;
 
-    // A refusal of something else is none of the writer's business.
+    // A refusal of another message does not concern the writer.
     give_back(
         &mut intruder,
         &taken,
@@ -156,7 +156,7 @@ async fn at_signed_only_what_was_sent_is_signed_again() {
     only_what_was_sent_is_sent_on(SecurityLevel::Signed).await;
 }
 
-/// Messages that travelled in a row come back one by one.
+/// Messages that were sent in a row come back one by one.
 #[tokio::test]
 async fn of_a_row_only_what_was_sent_is_sent_on() {
     let scene = Scene::new().await;
@@ -226,7 +226,7 @@ async fn a_message_that_is_refused_is_reported_to_its_sender_once() {
     scene.unharmed().await;
 }
 
-/// A process remembers who sent a message until it hears that the message was taken.
+/// A process remembers who sent a message until it learns that the message was taken.
 #[tokio::test]
 async fn what_comes_back_comes_before_it_is_acknowledged() {
     const MESSAGES: usize = 12;
@@ -235,7 +235,7 @@ async fn what_comes_back_comes_before_it_is_acknowledged() {
     scene.process.bus.detach("victim@factory");
     peer.until(|seen| matches!(seen, Seen::Other(Kind::Leaving)))
         .await;
-    // All of it together is more than is written at a time.
+    // Together they are more than is written at a time.
     let message = from("mallory@factory").with_content("x".repeat(60_000));
     let mut payload = Vec::new();
     bitefficient::encode(&message, &mut payload).unwrap();
@@ -303,7 +303,7 @@ async fn a_window_that_is_closed_and_opened_again_is_no_wider() {
         intruder.close(0).await;
     }
     assert!(sent * 60_000 < 4 << 20, "{sent} messages of 60 kB are kept");
-    // Its room comes back as the victim reads.
+    // The room comes back as the victim reads.
     assert_eq!(intruder.target(0, "victim@factory").await, 0);
     for _ in 0..sent {
         soon(scene.mailbox.recv()).await.unwrap();
@@ -316,7 +316,8 @@ async fn a_window_that_is_closed_and_opened_again_is_no_wider() {
     scene.unharmed().await;
 }
 
-/// An agent of an honest process is asked for again, or moves: what it had got by then is told if it is never read.
+/// An agent of an honest process is looked up again, or moves: its sender is told of the messages that it had got by
+/// then if they are never read.
 #[tokio::test]
 async fn what_an_agent_leaves_unread_is_told_even_if_its_target_was_closed() {
     let scene = Scene::new().await;
@@ -346,7 +347,7 @@ async fn what_an_agent_leaves_unread_is_told_even_if_its_target_was_closed() {
     }
 }
 
-/// The process of bob says that bob, who has been closed as a target, ended without reading.
+/// Bob's process reports that bob, who has been closed as a target, ended without reading.
 #[tokio::test]
 async fn what_was_left_unread_is_reported_once_and_only_if_it_was_sent() {
     let scene = Scene::new().await;
@@ -359,7 +360,7 @@ async fn what_was_left_unread_is_reported_once_and_only_if_it_was_sent() {
         .unwrap();
     close_target(&mut intruder, target).await;
     for (number, payload) in [
-        // Nobody was the seventh, nothing else was sent to the first, and what was sent comes back once.
+        // There was no seventh target, nothing else was sent to the first, and each message comes back only once.
         (7, &taken.payload),
         (1, &forged()),
         (1, &taken.payload),
@@ -388,7 +389,7 @@ async fn what_was_left_unread_is_reported_once_and_only_if_it_was_sent() {
     scene.unharmed().await;
 }
 
-/// Two honest processes. Bob's mailbox goes on while Alice's process looks for him again.
+/// Two honest processes. Bob keeps his mailbox while Alice's process looks for him again.
 #[tokio::test]
 async fn each_message_is_read_or_its_sender_is_told() {
     let platform = Platform::new(SecurityLevel::Auth);

@@ -68,7 +68,7 @@ enum Report {
 struct Side {
     session: Session,
     incarnation: RandomId,
-    /// Messages of the process's present life.
+    /// The messages of the process's present life.
     accepted: Vec<u64>,
     reports: HashMap<u64, Report>,
     /// The bytes of the connection that are not a whole frame yet.
@@ -81,13 +81,13 @@ struct World {
     sides: [Side; 2],
     /// Frames under way, by the side that sent them, while there is a connection.
     network: Option<[VecDeque<Vec<u8>>; 2]>,
-    /// Bytes handed to the network that are not a whole frame yet.
+    /// The bytes handed to the network that are not a whole frame yet.
     torn: [Vec<u8>; 2],
     next_message: u64,
     next_token: u8,
-    /// The taker of each message, over all lives.
+    /// The side that took each message, over all lives.
     deliveries: HashMap<u64, usize>,
-    /// Messages whose sender still lives.
+    /// The messages whose sender still lives.
     owed: HashMap<u64, usize>,
 }
 
@@ -164,7 +164,7 @@ impl World {
                     } else if number.is_multiple_of(5) {
                         session.append(&message(&payload));
                     } else {
-                        // Most of them begin as the one before.
+                        // Most messages begin like the one before.
                         let beginning = 8 * (number as usize % 7 / 2);
                         let Ok(()) = session.append_message(0, 0, false, |out| {
                             out.resize(out.len() + beginning, 0xaa);
@@ -272,7 +272,7 @@ impl World {
             .expect("a whole frame");
         let side = &mut self.sides[to];
         match parsed.frame {
-            // An acknowledgement that overtakes none of the frames it reports is always right.
+            // An acknowledgement that overtakes none of the frames that it reports is always valid.
             Frame::Acknowledge { received } => {
                 side.session
                     .acknowledge(received)
@@ -298,7 +298,7 @@ impl World {
                     }
                 }
                 Ok(Judgement::Again) => {}
-                // The connection lost something.
+                // The connection has lost a frame.
                 Err(_) => self.cut(),
             },
         }

@@ -1,5 +1,5 @@
-//! Processes that have no business at a mesh endpoint of level `auth`, or that break its protocol. They lose their
-//! connection, and no other process does.
+//! Processes that may not use a mesh endpoint of level `auth`, or that break its protocol. They lose their connection,
+//! and no other process does.
 #![allow(clippy::unwrap_used)]
 
 mod intruder;
@@ -43,7 +43,7 @@ async fn a_process_without_a_certificate_is_refused() {
     scene.unharmed().await;
 }
 
-/// The certificate was good in the handshake, and no link asks about it again before the process says hello.
+/// The certificate was valid in the handshake, and no link checks it again before the process says hello.
 #[tokio::test]
 async fn a_process_that_is_revoked_before_it_says_hello_is_refused() {
     let scene = Scene::new().await;
@@ -53,7 +53,7 @@ async fn a_process_that_is_revoked_before_it_says_hello_is_refused() {
     );
     let handshake = handshake(address, SecurityLevel::Auth, &scene.credential, trust);
     let stream = soon(handshake).await.unwrap();
-    // Should the other side take longer for its part, it refuses the certificate itself.
+    // If the other side takes longer, it refuses the certificate itself.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let certificate = scene.credential.certificate().unwrap();
     deny(&scene, certificate.serial());
@@ -157,7 +157,7 @@ async fn nobody_is_talked_down() {
             "{level}: {seen:?}"
         );
     }
-    // In the clear, as at level none.
+    // Without TLS, as at level none.
     let mut plain = TcpStream::connect(address).await.unwrap();
     plain.write_all(&PREFACE).await.unwrap();
     let mut answer = Vec::new();
@@ -190,7 +190,7 @@ async fn other_protocols_lose_their_connection_and_nothing_else() {
         tcp.write_all(bytes).await.unwrap();
         let _ = tcp.shutdown().await;
         let mut answer = Vec::new();
-        // Closed, or reset because it was not read to its end.
+        // The connection was closed, or reset because it was not read to its end.
         let _ = soon(tcp.read_to_end(&mut answer)).await;
     }
     // Earlier connections are still open.
@@ -226,7 +226,7 @@ async fn a_process_that_refuses_without_end_has_a_share_of_the_log() {
     scene.unharmed().await;
 }
 
-/// A certified process sends each of these, on a connection of its own, in the place of an honest frame.
+/// A certified process sends each of these, on a connection of its own, in place of an honest frame.
 #[tokio::test]
 async fn whoever_breaks_the_protocol_loses_the_connection() {
     let scene = Scene::new().await;
@@ -325,12 +325,12 @@ async fn whoever_breaks_the_protocol_loses_the_connection() {
     scene.unharmed().await;
 }
 
-/// A frame with a row of messages of this payload to target 0, of an agent that was never bound. The payload travels once.
+/// A frame with a row of messages of this payload to target 0, from an agent that was never bound. The payload is sent once.
 fn row(sequence: u32, payload: &[u8], count: usize) -> Vec<u8> {
     let length = u16::try_from(payload.len()).unwrap().to_le_bytes();
     let mut row = [5_u32.to_le_bytes(), 0_u32.to_le_bytes()].concat();
     row.extend_from_slice(payload);
-    // All others end where the first one does.
+    // All other messages end where the first one does.
     row.resize(row.len() + 2 * (count - 1), 0);
     row.extend_from_slice(&length);
     row.extend_from_slice(&length);
@@ -360,7 +360,7 @@ async fn a_small_frame_does_not_become_many_large_messages() {
     scene.unharmed().await;
 }
 
-/// All messages are refused. They go back, and the intruder takes none of them.
+/// All messages are refused and go back, and the intruder takes none of them.
 #[tokio::test]
 async fn a_process_that_takes_nothing_back_loses_its_session_and_nothing_of_it_is_kept() {
     let scene = Scene::new().await;
@@ -407,7 +407,7 @@ async fn more_than_the_receiver_allowed_ends_the_connection() {
     scene.unharmed().await;
 }
 
-/// Each handle keeps a chain of certificates, and one agent has few handles.
+/// Each handle keeps a certificate chain, so one agent has few handles.
 #[tokio::test]
 async fn one_agent_is_not_bound_under_any_number_of_handles() {
     let mut scene = Scene::new().await;
@@ -428,7 +428,7 @@ async fn one_agent_is_not_bound_under_any_number_of_handles() {
         matches!(refused, Seen::Refused { handle: 1024, .. }),
         "{refused:?}"
     );
-    // A handle that is free again makes room.
+    // A freed handle makes room again.
     intruder
         .send_together(&[Frame::Unbind { handle: 1 }, bind(1024)])
         .await

@@ -98,7 +98,7 @@ metrics! {
     CHANNEL_PUBLISHED = Counter "sealbus_channel_published" ["process", "channel"] of Node;
     /// Events on a channel that came to a process from other processes.
     CHANNEL_RECEIVED = Counter "sealbus_channel_received" ["process", "channel"] of Node;
-    /// Best-effort events on a channel that were not sent to another process for want of room.
+    /// Best-effort events on a channel that were not sent to another process because there was no room.
     CHANNEL_DROPPED = Counter "sealbus_channel_dropped" ["process", "channel"] of Node;
     /// How often a filter on a channel could not be evaluated.
     CHANNEL_FILTER_ERRORS = Counter "sealbus_channel_filter_errors" ["process", "channel"] of Node;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::list::{ALL, Kind, ServedBy};
 use crate::traffic::{MOST_AGENTS, MOST_CHANNELS, MOST_PROCESSES};
 
-/// The reference page in Markdown. It is made by `cargo run -p sealbus-metrics --example page`.
+/// The reference page in Markdown. `cargo run -p sealbus-metrics --example page` prints it.
 pub fn page() -> String {
     let mut page = format!(
         "# Metrics\n\n\
@@ -25,7 +25,7 @@ pub fn page() -> String {
         (ServedBy::Node, "Served by nodes"),
         (ServedBy::Master, "Served by the Master"),
     ] {
-        // Writing to a text does not fail.
+        // Writing to a `String` does not fail.
         let _ = write!(
             page,
             "\n## {title}\n\n| name | kind | labels | meaning |\n|---|---|---|---|\n"

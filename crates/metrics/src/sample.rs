@@ -47,7 +47,7 @@ impl Sample {
     /// The text for Prometheus, in the format of OpenMetrics 1.0.
     ///
     /// # Errors
-    /// No known one: a text takes everything that is written to it.
+    /// None is known: writing to a `String` does not fail.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self.clone()));

@@ -28,7 +28,7 @@ const HEAD: HeadLimits = HeadLimits {
     length: 8 << 10,
     fields: 64,
 };
-/// Within this time everybody gets the same sample, however many ask.
+/// How long one sample answers all requests.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// Listens for Prometheus.
@@ -66,12 +66,12 @@ pub async fn serve(
 struct State {
     sample: Box<dyn Fn() -> BoxFuture<'static, Option<Sample>> + Send + Sync>,
     latest: Mutex<Option<(Instant, Bytes)>>,
-    /// Whether it listens on a loopback address.
+    /// Whether the server listens on a loopback address.
     is_local: bool,
 }
 
 impl State {
-    /// One request on one connection: a client that keeps connections open would keep others out.
+    /// Serves one request on one connection. A client that keeps connections open would keep others out.
     async fn connection(self: Arc<Self>, stream: TcpStream) {
         let answer = async |request| {
             let mut answer = self.answer(&request).await;
@@ -159,7 +159,7 @@ mod tests {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        // A refused request may be reset.
+        // The server may reset the connection of a refused request.
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8(answer).unwrap()
     }

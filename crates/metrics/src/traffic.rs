@@ -20,8 +20,8 @@ pub const MOST_AGENTS: usize = 100;
 pub const MOST_CHANNELS: usize = 50;
 
 impl Sample {
-    /// Notes the traffic through processes. Beyond the limits, it notes the first by name. A choice by activity would
-    /// change, and Prometheus would take each change for a new start.
+    /// Notes the traffic through processes. Beyond the limits, it notes the first ones by name. A choice by activity
+    /// would change, and Prometheus would take each change for a restart.
     pub fn put_processes(&mut self, processes: &[ProcessTraffic]) {
         let mut by_name: BTreeMap<&str, Vec<&ProcessTraffic>> = BTreeMap::new();
         for process in processes {
@@ -54,7 +54,7 @@ impl Sample {
     }
 
     /// Notes the agents and channels of processes, with the same choice as [`put_processes`](Self::put_processes). Processes
-    /// name channels as they like, so each has the same share of them.
+    /// name channels as they like, so each process has the same share of the channels.
     pub fn put_agents_and_channels(&mut self, processes: &[ProcessTraffic]) {
         let agents = processes.iter().flat_map(|process| &process.agents);
         let mut agents: Vec<&AgentTraffic> = agents.collect();

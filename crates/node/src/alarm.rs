@@ -1,5 +1,5 @@
-//! The node's alarm: where there are several Masters, it tells them all when it does not hear the one that leads. That one may
-//! still reach the store, and would go on leading. The others tell the node in return what they denied.
+//! The node's alarm. If there are several Masters, the node tells all of them when it does not hear the leader, which
+//! may still reach the store and would go on leading. In return, the others tell the node their denials.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,16 +12,16 @@ use sealbus_control::word::{Reply, Word};
 use sealbus_enrolment::say;
 use tokio::task::JoinSet;
 
-/// How often the node looks, and repeats its alarm.
+/// How often the node checks, and repeats its alarm.
 const LOOK: Duration = Duration::from_millis(500);
-/// After so many looks without a word of the Master it is silent. Looks are counted, so that a node that was stopped itself
-/// does not blame the Master.
+/// After so many checks without a word from the Master, it counts as silent. Checks are counted, so that a node that
+/// was stopped itself does not blame the Master.
 const SILENT: u32 = 5;
 /// How long one Master may take to reply.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Raises the alarm as long as there is cause: the Master that leads is silent, or knows itself that it may miss what others
-/// deny.
+/// Raises the alarm as long as there is cause: the leading Master is silent, or reports that it may miss denials of
+/// others.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut heard = shared.leaders.heard_at();
     let mut silent = 0;
@@ -44,7 +44,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 async fn raise(shared: &Shared, statement: Signed) {
-    // Masters send a node the whole list that knows no version of it.
+    // Masters send the whole list to a node that knows no version of it.
     let known = match shared.lacks_denials_beside.swap(false, Ordering::Relaxed) {
         true => Vec::new(),
         false => {
@@ -62,7 +62,7 @@ async fn raise(shared: &Shared, statement: Signed) {
         telling.spawn(async move { say(&address, &word, PATIENCE).await });
     }
     while let Some(told) = telling.join_next().await {
-        // Masters that cannot be reached hear nothing.
+        // Masters that cannot be reached are not told.
         if let Ok(Ok(Reply::Noted {
             deny_list: Some(list),
         })) = told

@@ -17,21 +17,21 @@ use sealbus_control::text::excerpt;
 use sealbus_control::traffic::{LONGEST_NAME, is_named};
 use sealbus_control::{AgentLocation, Fault, FaultCode};
 
-/// How long another node may take to answer, in addition to its wait for events.
+/// How long another node may take to answer, in addition to the time for which it waits for events.
 const ASKING: Duration = Duration::from_secs(5);
 /// How long another node may take to say whether it knows a durable subscription.
 const KNOWING: Duration = Duration::from_secs(2);
-/// Most channels of which a request states the positions: a node keeps logs of no more.
+/// The most channels for which a request may state positions. A node keeps logs of no more.
 const MOST_POSITIONS: usize = 16_384;
-/// The filter that no event passes.
+/// A filter that no event passes.
 const NO_EVENT: &str = "false";
 
-/// Whether a subscription waits for an answer until there are events. A subscription that begins does not wait.
+/// Whether the answer to a subscription waits until there are events. A subscription that begins does not wait.
 pub(super) fn waits(question: &LogQuestion) -> bool {
     question.wait > 0 && question.positions.is_some()
 }
 
-/// Whether an answer brings a subscription further. Damage that it has heard of does not.
+/// Whether an answer advances a subscription. Damage that it knows already does not.
 fn is_news(question: &LogQuestion, answer: &LogAnswer) -> bool {
     let LogAnswer::Read { pieces } = answer else {
         return true;
@@ -44,7 +44,7 @@ fn is_news(question: &LogQuestion, answer: &LogAnswer) -> bool {
     pieces.iter().any(is_further)
 }
 
-/// The same question, for what there is now.
+/// The same question, for the events that are there now.
 fn at_once(question: &LogQuestion) -> LogRequest {
     let question = LogQuestion {
         wait: 0,
@@ -53,7 +53,7 @@ fn at_once(question: &LogQuestion) -> LogRequest {
     LogRequest::Read { question }
 }
 
-/// The question whether there are events. The answer holds none of them, and notes none as given.
+/// The question whether there are events. The answer contains none, and notes none as given.
 fn whether_news(question: &LogQuestion) -> LogRequest {
     let question = LogQuestion {
         filter: NO_EVENT.to_owned(),
@@ -66,7 +66,7 @@ fn whether_news(question: &LogQuestion) -> LogRequest {
     LogRequest::Read { question }
 }
 
-/// Refuses positions of more channels than there can be.
+/// Refuses positions for more channels than there can be.
 fn check_positions(request: &LogRequest) -> Result<(), Fault> {
     let count = match request {
         LogRequest::Read { question } => question.positions.as_ref().map_or(0, BTreeMap::len),
@@ -80,7 +80,7 @@ fn check_positions(request: &LogRequest) -> Result<(), Fault> {
     Err(Fault::new(FaultCode::BadRequest, message))
 }
 
-/// The messages to record, which are those of agents that `[evidence]` names, and the receiver of one that is not.
+/// The messages to record, of agents that `[evidence]` names; and the receiver of one that it does not name.
 fn to_be_recorded(
     named: &[String],
     platform: &str,
@@ -96,9 +96,9 @@ fn to_be_recorded(
 }
 
 impl Shared {
-    /// Answers a process's question for events, for which the process waits. The question waits outside the process's
-    /// places, which other requests have meanwhile, and the events are read in a place again. So no more answers with
-    /// events are in memory than there are places. `bytes`: those of the request.
+    /// Answers a process's question for events that may still have to come. While it waits, the question leaves the
+    /// process's places to other requests; the events are then read in such a place again. So there are no more answers
+    /// with events in memory than places. `bytes`: the size of the request.
     pub(super) async fn await_events(
         &self,
         process: &str,
@@ -114,7 +114,7 @@ impl Shared {
             return Ok(found);
         }
         let _waiting = place.leave(bytes, node != self.name)?;
-        // The place where it waits counts its bytes from now on.
+        // From here on, the place where it waits counts its bytes.
         answer.free_room();
         let whether = whether_news(&question);
         let found = self.channel_log_of(process, node, whether).await;
@@ -201,8 +201,8 @@ impl Shared {
         }
     }
 
-    /// Records messages that a process's agents received. Those of agents that `[evidence]` does not name would push out
-    /// the others, because all are in one stream.
+    /// Records messages that a process's agents received. Messages of agents that `[evidence]` does not name are
+    /// refused: they would push out the others, because all are in one stream.
     async fn record_of(
         &self,
         process: &str,
@@ -258,7 +258,7 @@ impl Shared {
         self.own_channel_log(from, request).await
     }
 
-    /// Whether a node runs an agent, or ran it last, in the Master's words.
+    /// Whether a node runs an agent, or was the last to run it, according to the Master.
     async fn speaks_for(&self, node: &str, agent: &str) -> Result<bool, Fault> {
         let ran = self
             .former
@@ -272,14 +272,14 @@ impl Shared {
         if !ran && !is_covered && known == AgentLocation::Unknown {
             known = self.locate_by_master(agent).await?;
         }
-        // From now on the node knows without the Master. A node that lies makes it remember nothing.
+        // From now on the node knows this without the Master. A lying node leaves nothing behind here.
         if matches!(&known, AgentLocation::Process(contact) if contact.node == node) {
             self.follow(agent);
         }
         match known {
             _ if ran => Ok(true),
             AgentLocation::Process(contact) => Ok(contact.node == node),
-            // The other node may know a place that this node has not heard of yet.
+            // The other node may know a place that this node has not been told of yet.
             AgentLocation::InTransit | AgentLocation::Unknown => {
                 let unknown = format!("{} does not know where {agent} is", self.name);
                 Err(Fault::new(FaultCode::Unavailable, unknown))
@@ -307,7 +307,7 @@ impl Shared {
         self.correspondent()?.ask(node, asked, patience).await
     }
 
-    /// The age of a durable subscription, from any node that knows it.
+    /// The time since which a durable subscription has existed, from any node that knows it.
     async fn durable_since(&self, agent: String, durable: String) -> Result<LogAnswer, Fault> {
         let nodes: Vec<String> = self.replica.lock().nodes().cloned().collect();
         let others: Vec<&String> = nodes.iter().filter(|node| **node != self.name).collect();
@@ -326,19 +326,19 @@ impl Shared {
         Ok(known.min().into())
     }
 
-    /// Whether an agent is a node's own.
+    /// Whether an agent is a node's own agent.
     pub(super) async fn is_node(&self, agent: &str) -> Result<bool, Fault> {
         let location = self.locate_by_master(agent).await?;
         Ok(is_of_node(agent, &location))
     }
 
-    /// Whether an agent is known here as a node's own.
+    /// Whether an agent is known here as a node's own agent.
     pub(super) fn is_known_node(&self, agent: &str) -> bool {
         is_of_node(agent, &self.known(agent))
     }
 }
 
-/// Whether an agent at this place is a node's own. Only a node's own agent is at a node with its own name.
+/// Whether the agent at this place is a node's own. Only a node's own agent has the name of the node where it is.
 fn is_of_node(agent: &str, location: &AgentLocation) -> bool {
     matches!(location, AgentLocation::Process(contact) if contact.node == agent)
 }
@@ -407,7 +407,7 @@ mod tests {
             ..piece("/offers/tea", 5)
         };
         assert!(!is_news(&[damaged]));
-        // Events that do not pass its filter, events that do, and a channel that is new.
+        // Events that do not pass its filter, events that do, and a new channel.
         assert!(is_news(&[piece("/offers/tea", 6)]));
         let event = StoredEvent {
             number: 5,

@@ -25,7 +25,7 @@ use sealbus_seal::token::Token;
 /// How often a process that is not a child of this one is checked.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The variables that a program gets besides the manifest's.
+/// The variables that a program gets in addition to the manifest's.
 pub(crate) struct Invitation<'i> {
     /// The node's socket.
     pub(crate) socket: &'i Path,
@@ -33,7 +33,7 @@ pub(crate) struct Invitation<'i> {
     pub(crate) token: &'i Token,
 }
 
-/// The variables of the node's environment that a program may inherit, besides those that begin with `LC_`.
+/// The variables of the node's environment that a program may inherit, in addition to those that begin with `LC_`.
 const INHERITED: [&str; 12] = [
     "PATH",
     "HOME",
@@ -44,15 +44,15 @@ const INHERITED: [&str; 12] = [
     "TZ",
     "TERM",
     "TMPDIR",
-    // The log level or filter, which the program itself uses too.
+    // The log level or filter, which the program itself also uses.
     "SEALBUS_LOG",
     "RUST_BACKTRACE",
     // Python finds its packages by its own path. Other programs look here.
     "VIRTUAL_ENV",
 ];
 
-/// The variables of a node's environment that its programs inherit. The others may be secrets, of the node (such as its
-/// token) or of the user who started it.
+/// The variables of a node's environment that its programs inherit. All others may be secrets of the node, such as its
+/// token, or of the user who started it.
 fn inherited(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (String, String)> {
@@ -65,7 +65,7 @@ fn inherited(
     variables.filter_map(text).filter(is_inherited)
 }
 
-/// All variables of a program. `own` are those of its isolation.
+/// All variables of a program. `own` are the variables of its isolation.
 fn environment(
     launch: &Launch,
     own: BTreeMap<String, String>,
@@ -96,15 +96,15 @@ fn environment(
 
 /// A program that is being started.
 pub(crate) struct Starting {
-    /// The process, which is a launcher at first if the program is isolated.
+    /// The process. If the program is isolated, this is a launcher at first.
     pub(crate) child: Child,
-    /// Whether it has no unix sockets, and attaches over the network.
+    /// Whether the program has no unix sockets, and attaches over the network.
     pub(crate) is_remote: bool,
     launching: Option<Launching>,
 }
 
-/// Starts a program in a process group of its own, with its output to `log`. If it is isolated, it does not run before
-/// [`Starting::sealed`]. `slot` is the user of its own, in the mode `uid`, `group` its control group, and `work` its folder.
+/// Starts a program in a process group of its own, with its output going to `log`. If it is isolated, it does not run before
+/// [`Starting::sealed`]. `slot` is its own user in the mode `uid`, `group` its control group, and `work` its folder.
 pub(crate) fn start(
     launch: &Launch,
     log: &File,
@@ -172,7 +172,7 @@ impl Starting {
     /// Waits until the program runs, sealed as its plan says.
     ///
     /// # Errors
-    /// [`NotIsolated`]: it never ran.
+    /// [`NotIsolated`]. The program then never ran.
     pub(crate) async fn sealed(mut self) -> Result<Child, NotIsolated> {
         let Some(launching) = self.launching else {
             return Ok(self.child);
@@ -213,14 +213,15 @@ pub(crate) fn terminate((pid, started): (u32, u64)) {
     }
 }
 
-/// The system's own time value for the start of a process. None if the process is not running, or has ended and merely
-/// waits for its parent to notice.
+/// The system's own value for the start time of a process; `None` if it is not running, or has ended and only waits for
+/// its parent to notice.
 pub(crate) fn started_at(pid: u32) -> Option<u64> {
     let stat = stat(pid)?;
     (!stat.has_ended).then_some(stat.started)
 }
 
-/// Whether the number of a process that was started at that time is another's by now. Without `/proc` nobody knows.
+/// Whether the number of a process that was started at that time belongs to another one by now. Without `/proc` this is
+/// unknown.
 pub(crate) fn is_reused(pid: u32, started: u64) -> bool {
     stat(pid).is_some_and(|stat| stat.started != started)
 }

@@ -1,7 +1,8 @@
 //! The processes that programs started, as the system knows them.
 //!
-//! An isolated program is its descendants' reaper: one that loses its parent becomes the program's child, and not a stranger.
-//! While the program lives, all that it started can therefore be found. When it has ended, they are the node's children.
+//! An isolated program is the reaper of its descendants: a process that loses its parent becomes the program's child,
+//! and not a stranger. While the program lives, everything that it started can therefore be found. When it has ended,
+//! these are the node's children.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -9,26 +10,26 @@ use rustix::process::{
     Pid, Signal, WaitOptions, getsid, kill_process, kill_process_group, waitpid,
 };
 
-/// Most times that new descendants are looked for. Each time all that were found are stopped, and start no others.
+/// The most times that new descendants are searched for. Each time, all that were found are stopped, and cannot start others.
 const MOST_ROUNDS: usize = 100;
-/// Most generations between a program and the process that attaches for it.
+/// The most generations between a program and the process that attaches for it.
 const MOST_ANCESTORS: usize = 64;
 
-/// The system's facts about a process.
+/// The system's knowledge about a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stat {
-    /// Whether it has ended, and merely waits for its parent to notice.
+    /// Whether the process has ended, and only waits for its parent to notice.
     pub(crate) has_ended: bool,
     parent: u32,
     session: u32,
-    /// The system's own time value for its start.
+    /// The system's own value for its start time.
     pub(crate) started: u64,
 }
 
-/// None if there is no such process.
+/// The facts about a process; `None` if there is no such process.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain blanks. The state follows it, and is the third field.
+    // The name in parentheses may contain blanks. The state, which is the third field, follows it.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |index: usize| -> Option<u64> { fields.get(index - 3)?.parse().ok() };
     Some(Stat {
@@ -69,7 +70,7 @@ pub(crate) fn descendants(pid: u32) -> BTreeSet<u32> {
     found
 }
 
-/// Ends a program by force, with its process group and with everything that it started, wherever that is now.
+/// Ends a program by force, with its process group and everything that it started, wherever that is now.
 pub(crate) fn end(pid: u32) {
     signal(pid, Signal::STOP);
     let mut stopped = BTreeSet::new();
@@ -100,8 +101,8 @@ pub(crate) fn adopt() {
     }
 }
 
-/// Ends processes that programs left running. It is this process's child by now, and has left this process's session;
-/// `programs` names the children that run in their own right. It returns when all have ended.
+/// Ends processes that programs left running: each is this process's child by now, and has left its session. `programs`
+/// names the children that are programs themselves. Returns when all have ended.
 pub(crate) fn end_adopted(programs: impl FnOnce() -> HashSet<u32>) {
     let own = std::process::id();
     let Some(session) = getsid(None)
@@ -116,7 +117,7 @@ pub(crate) fn end_adopted(programs: impl FnOnce() -> HashSet<u32>) {
     for (pid, stat) in all {
         if stat.parent == own && stat.session != session && !programs.contains(&pid) {
             end(pid);
-            // Nobody else waits for it.
+            // Nobody else waits for this process.
             let _ = waitpid(raw(pid), WaitOptions::empty());
         }
     }

@@ -1,5 +1,5 @@
-//! The node's part of the directory: its replica, the Master's news for it, and the other nodes that are asked for agents
-//! whose slice is not here.
+//! The node's part of the directory: its replica, the Master's news for it, and the other nodes that it asks about
+//! agents whose slice is not here.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use sealbus_control::{AgentLocation, DirectoryChange, EndedProcess, Fault, Fault
 
 /// How long another node may take to say where an agent is.
 const ASKING: Duration = Duration::from_secs(1);
-/// Most agents whose former node is remembered.
+/// The most agents whose former node is remembered.
 const MOST_FORMER: usize = 65_536;
 
 impl Shared {
@@ -48,9 +48,9 @@ impl Shared {
         }
     }
 
-    /// Ends to follow agents, out of these, that no process asks for any more.
+    /// Stops following these agents, except those that some process still asks for.
     pub(crate) fn unfollow<'a>(&self, agents: impl IntoIterator<Item = &'a String>) {
-        // A process that asks meanwhile notes that it does, and then waits here to follow the agent.
+        // A process that asks at this time notes that it does, and then waits here to follow the agent.
         let mut replica = self.replica.lock();
         for agent in agents {
             if !self.processes.is_asked(agent) {
@@ -59,7 +59,7 @@ impl Shared {
         }
     }
 
-    /// The place of an agent in the Master's words, now or earlier.
+    /// The place of an agent according to the Master, now or earlier.
     pub(crate) async fn locate_by_master(&self, agent: &str) -> Result<AgentLocation, Fault> {
         match self.known(agent) {
             AgentLocation::Unknown => self.resolve(agent).await,
@@ -67,9 +67,9 @@ impl Shared {
         }
     }
 
-    /// The place of an agent in the Master's words, as far as it is known here.
+    /// The place of an agent according to the Master, as far as it is known here.
     pub(crate) fn known(&self, agent: &str) -> AgentLocation {
-        // These agents are always where the Master is. A node that took them for absent could not ask for their place.
+        // These agents are always where the Master is. If a node took them for absent, it could not ask for their place.
         if CONTROL_AGENTS.contains(&agent) {
             return AgentLocation::Process(self.platform.read().control.clone());
         }
@@ -85,11 +85,11 @@ impl Shared {
         self.correspondent()?.ask(MASTER, resolve, RESOLVING).await
     }
 
-    /// The place of an agent for messages to it: from the replica, from another node that holds its slice, or from the
+    /// The place of an agent, for messages to it: from the replica, from another node that holds its slice, or from the
     /// Master.
     ///
-    /// Another node may err or lie. The receiver of a message proves to be the agent, so at worst the message does not
-    /// arrive. That there is no such agent is believed of the Master alone.
+    /// Another node may be wrong or lie. The receiver of a message proves to be the agent, so at worst the message does
+    /// not arrive. Only the Master is believed if it says that there is no such agent.
     pub(crate) async fn locate(&self, agent: &str) -> Result<AgentLocation, Fault> {
         let known = self.known(agent);
         if known != AgentLocation::Unknown {
@@ -105,7 +105,7 @@ impl Shared {
                 holders = Holders::asked_in(turn, nodes);
             }
         }
-        // One holder spares the Master most questions.
+        // Asking one holder saves the Master most questions.
         if let Some(location) = self.ask_holders(agent, &mut holders, 1).await {
             return Ok(location);
         }
@@ -119,7 +119,7 @@ impl Shared {
         Err(holders.explain(fault))
     }
 
-    /// Asks so many holders of an agent's slice, one after the other, until one knows the agent.
+    /// Asks at most this many holders of an agent's slice, one after the other, until one knows the agent.
     async fn ask_holders(
         &self,
         agent: &str,
@@ -148,7 +148,7 @@ impl Shared {
                 }
             };
             let mut replica = self.replica.lock();
-            // The Master's word may have come meanwhile.
+            // The Master's answer may have come in the meantime.
             if replica.covers(agent) {
                 return Some(replica.locate(agent))
                     .filter(|known| *known != AgentLocation::Unknown);
@@ -159,7 +159,7 @@ impl Shared {
         None
     }
 
-    /// Tells another node where an agent is. Nothing is remembered of the question.
+    /// Tells another node where an agent is. The question leaves nothing behind.
     pub(crate) async fn locate_for(&self, from: &str, agent: &str) -> Result<AgentLocation, Fault> {
         if !self.is_node(from).await? {
             let message = "only nodes ask a node where agents are";
@@ -181,7 +181,7 @@ impl Shared {
     fn note_former(&self, left: Vec<(String, String)>) {
         let mut former = self.former.lock();
         for (agent, node) in left {
-            // The node that runs an agent asks once more about a forgotten one.
+            // The node that runs an agent asks about a forgotten one once more.
             if former.len() >= MOST_FORMER {
                 former.clear();
             }
@@ -189,20 +189,20 @@ impl Shared {
         }
     }
 
-    /// Waits until the Master is to be asked at once. News that came while it was asked are in its answer.
+    /// Waits until the Master must be asked at once. News that came while it was asked are in its answer.
     pub(crate) async fn wants(&self) {
         until_wanting(&self.replica, &self.wanting).await;
     }
 
-    /// Applies the Master's answer to what was stated of the replica.
+    /// Applies the Master's answer to the stated standing of the replica.
     pub(crate) async fn directory_answered(self: &Arc<Self>, update: DirectoryUpdate) {
         if let Some(revision) = self.apply(update, Replica::answered).await {
             self.state_when_heard(revision);
         }
     }
 
-    /// Applies a change that the Master told by itself. Returns the revision up to which the processes have heard of those
-    /// that use channels.
+    /// Applies a change that the Master sent unasked. Returns the revision up to which the processes have been told of
+    /// those that use channels.
     pub(crate) async fn directory_told(
         self: &Arc<Self>,
         update: DirectoryUpdate,
@@ -218,8 +218,8 @@ impl Shared {
         }
     }
 
-    /// Applies a change of the directory. Processes that asked for the changed agents are told, and all are told of
-    /// ended processes. Those that use channels are told of others that do. If there are such news, this returns the revision.
+    /// Applies a change of the directory. Processes that asked for the changed agents are told, and all are told of ended
+    /// processes. Processes that use channels are told of others that do; if there are such news, this returns the revision.
     async fn apply(
         self: &Arc<Self>,
         update: DirectoryUpdate,
@@ -233,7 +233,7 @@ impl Shared {
             if replica.wants() {
                 self.wanting.notify_one();
             }
-            // All others are known at this revision.
+            // All others are known as of this revision.
             let revision = replica.processes().map(|_| replica.revision());
             (changed, revision)
         };
@@ -291,7 +291,7 @@ impl Shared {
         self.told_news(revision, has_joined)
     }
 
-    /// Nodes that now listen at another address, because they were restarted under the same name. Frames in transit to
+    /// Nodes that now listen at another address, because they were restarted under the same name. Frames under way to
     /// them must be sent again, and not wait for a connection that never comes back.
     fn restarted_nodes(&self, changes: &[DirectoryChange]) -> Vec<EndedProcess> {
         let mut nodes = self.nodes.lock();
@@ -315,27 +315,27 @@ impl Shared {
     }
 }
 
-/// Waits until the replica wants an answer. The notice of an earlier want may be there still.
+/// Waits until the replica wants an answer. The notice of an earlier wish may still be there.
 async fn until_wanting(replica: &Mutex<Replica>, wanting: &Notify) {
     while !replica.lock().wants() {
         wanting.notified().await;
     }
 }
 
-/// The nodes that may hold an agent's slice, as they are asked.
+/// The nodes that may hold an agent's slice, in the order in which they are asked.
 #[derive(Default)]
 struct Holders {
-    /// Those to ask, the next one last.
+    /// The nodes still to ask, the next one last.
     unasked: Vec<String>,
-    /// Those that do not know the agent.
+    /// The nodes that do not know the agent.
     denying: Vec<String>,
-    /// Those that did not say.
+    /// The nodes that gave no answer.
     silent: Vec<String>,
 }
 
 impl Holders {
-    /// `nodes`: the likeliest first. Each question begins with another of those that hold the slice now: a search that one of
-    /// them leads astray asks again, and finds the agent by another one.
+    /// `nodes`: the likeliest first. Each question begins with a different one of the present holders, so that a search
+    /// that one of them misleads is repeated with another one, and finds the agent.
     fn asked_in(turn: usize, mut nodes: Vec<String>) -> Self {
         let first = nodes.len().min(HOLDERS);
         if first > 0 {
@@ -348,7 +348,7 @@ impl Holders {
         }
     }
 
-    /// The reason why the place of an agent is not known, in place of the Master's.
+    /// Why the place of an agent is not known, in place of the Master's reason.
     fn explain(self, fault: Fault) -> Fault {
         let mut message = fault.message.clone();
         for (what, nodes) in [
@@ -376,7 +376,7 @@ mod tests {
         for turn in 0..HOLDERS {
             let mut holders = Holders::asked_in(turn, nodes());
             first.extend(holders.unasked.pop());
-            // Those behind the holders may have been holders before.
+            // Nodes behind the holders may have been holders before.
             assert_eq!(holders.unasked[..3], ["node-6", "node-5", "node-4"]);
             assert_eq!(holders.unasked.len(), 5);
         }
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn the_master_is_asked_at_once_only_as_long_as_there_is_something_to_ask() {
         let (replica, wanting) = (Mutex::new(Replica::default()), Notify::new());
-        // Of a change that came while the Master was asked, and was in its answer.
+        // The notice of a change that came while the Master was asked, and was in its answer.
         wanting.notify_one();
         assert!(until_wanting(&replica, &wanting).now_or_never().is_none());
         replica.lock().follow("alice");

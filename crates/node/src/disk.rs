@@ -1,5 +1,5 @@
-//! The watch over the disk: a program whose folder takes too much of it is ended, so that the node can go on to write. No
-//! quota of the file system is needed. A program that writes fast has more than its limit for some seconds.
+//! The watch over the disk. It ends a program whose folder takes too much of the disk, so that the node can still
+//! write. It needs no quota of the file system. A program that writes fast exceeds its limit for some seconds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -13,13 +13,13 @@ use super::shared::Shared;
 use sealbus_control::node::{Exit, Launch};
 use sealbus_keeping::free_and_reserve;
 
-/// The pause between two looks at the folders, if these take no time.
+/// The pause between two checks of the folders, if the checks take no time.
 const LOOK: Duration = Duration::from_secs(2);
-/// The pause is at least so many times as long as the look before it. The folders may have very many files.
+/// The pause is at least so many times as long as the check before it, because the folders may have very many files.
 const SHARE: u32 = 10;
-/// If this share of the disk's reserve has been written, the next look comes early.
+/// If this fraction of the disk's reserve has been written, the next check comes early.
 const WRITTEN: u64 = 4;
-/// How many times its limit a folder is measured.
+/// The multiple of its limit up to which a folder is measured.
 const FAR: u64 = 4;
 
 /// Watches the disk for ever.
@@ -34,7 +34,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
     }
 }
 
-/// Waits, but not until the disk is full: somebody may be writing fast.
+/// Waits, but not until the disk is full, because somebody may be writing fast.
 async fn pause(folder: &Path, long: Duration) {
     let before = free_and_reserve(folder);
     let since = Instant::now();
@@ -50,7 +50,7 @@ async fn pause(folder: &Path, long: Duration) {
     }
 }
 
-/// The bytes in the folder of a program with this limit. Far beyond it, nobody goes on counting.
+/// The bytes in the folder of a program with this limit. Counting stops far beyond the limit.
 pub(super) fn held_in(folder: &Path, limit: u64) -> io::Result<Option<u64>> {
     room_of(folder, limit.saturating_mul(FAR))
 }
@@ -59,7 +59,7 @@ impl Shared {
     /// The processes whose folders take too much, and how they end.
     pub(super) fn look_at_folders(&self) -> Vec<(String, Exit)> {
         let work = self.sealing.work();
-        // A disk that does not say how full it is has room.
+        // If the disk does not tell how full it is, it counts as having room.
         let disk = free_and_reserve(work).unwrap_or((u64::MAX, 0));
         let (free, reserve) = disk;
         let mut rooms = BTreeMap::<String, Room>::new();
@@ -95,7 +95,7 @@ impl Shared {
         ended.into_iter().collect()
     }
 
-    /// Ends a program by force: it may write faster than it would end in order.
+    /// Ends a program by force, because it may write faster than it would end in order.
     pub(super) fn end_for_its_disk(&self, process: &str, exit: Exit) {
         let program = self.processes.with(process, |entry| {
             entry.verdict = Some(exit);
@@ -106,7 +106,7 @@ impl Shared {
         }
     }
 
-    /// Checks that a program may begin with so many bytes in its folder.
+    /// Checks that a program may begin with this many bytes in its folder.
     ///
     /// # Errors
     /// The reason why it may not.

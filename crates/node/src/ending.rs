@@ -1,4 +1,4 @@
-//! The end of programs with everything that they started, wherever that is now.
+//! Ending programs with everything that they started, wherever that is now.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) fn end_program((pid, started): (u32, u64)) {
     }
 }
 
-/// The users of programs, each with the name of its program, without those of programs that run.
+/// The users of programs that no longer run, each with the name of its program.
 pub(super) fn users_left(
     remembered: &[Remembered],
     runs: impl Fn(&Remembered) -> bool,
@@ -31,7 +31,7 @@ pub(super) fn users_left(
     users.filter(|(uid, _)| !taken.contains(uid)).collect()
 }
 
-/// Whether a program that a node remembers runs.
+/// Whether a program that a node remembers is running.
 pub(super) fn runs(process: &Remembered) -> bool {
     let program = process.pid;
     program.is_some_and(|(pid, started)| started_at(pid) == Some(started))
@@ -51,7 +51,7 @@ impl Shared {
         end_program(program);
     }
 
-    /// Ends all processes that an ended program left running, even processes that left its process group. Returns how the
+    /// Ends all processes that an ended program left running, even those that left its process group. Returns how the
     /// program ended, which its control group may know better.
     pub(super) async fn sweep(self: &Arc<Self>, process: &str, exit: Exit) -> Exit {
         let known = self.processes.with(process, |entry| {
@@ -79,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// Ends what programs left behind that ended while the node was away.
+    /// Ends everything that was left behind by programs that ended while the node was away.
     pub(super) fn clear(&self, remembered: &[Remembered]) {
         let mut running = HashSet::new();
         for process in remembered {
@@ -90,7 +90,7 @@ impl Shared {
             }
         }
         for (uid, group) in users_left(remembered, runs) {
-            // After a restart of the machine it may be another program's.
+            // After a restart of the machine, the user may be another program's.
             if is_user_of(uid, self.memory.directory(), group)
                 && let Err(error) = self.sealing.end_slot(uid)
             {

@@ -23,19 +23,19 @@ use sealbus_control::{
 
 /// How long a process may take to freeze.
 const FREEZING: Duration = Duration::from_secs(50);
-/// How long a process may take to attach: it does so by itself after its start, and after its node's.
+/// How long a process may take to attach, which it does by itself after its own start, and after its node's.
 const ATTACHING: Duration = Duration::from_secs(5);
 /// How long a process may take to seal its keys.
 pub(crate) const KEYS: Duration = Duration::from_secs(10);
-/// How long frozen agents are kept for their destination after their process ended.
+/// How long frozen agents are kept for their destination after their process has ended.
 const FROZEN_KEPT: Duration = Duration::from_secs(300);
 
 impl Shared {
-    /// Has all agents of a process frozen. Returns the size of the frozen agents in bytes. A Master that takes over asks
-    /// again for what the former one began: it gets the same outcome.
+    /// Freezes all agents of a process. Returns the size of the frozen agents in bytes. If a Master takes over and
+    /// repeats what the former one began, it gets the same outcome.
     ///
     /// # Errors
-    /// The process cannot be moved, and goes on.
+    /// If the process cannot be moved. It then goes on.
     pub(crate) async fn freeze_process(
         self: &Arc<Self>,
         process: &str,
@@ -85,11 +85,11 @@ impl Shared {
         let Some(whole) = self.processes.add_frozen_part(process, freeze, part)? else {
             return Ok(());
         };
-        // From here on the agents may live elsewhere, and the node must know that after a restart.
+        // From here on the agents may live elsewhere, which the node must know after a restart.
         self.processes.note(process, &self.memory).await;
         let taken = self.processes.handed_in(process, whole);
         if taken.is_err() {
-            // The agents go on here. After a restart, a node with the note above would keep them at rest.
+            // The agents go on here. With the note above, a restarted node would keep them at rest.
             self.processes.note(process, &self.memory).await;
         }
         taken
@@ -112,10 +112,10 @@ impl Shared {
         caller.ask(ask_process::FormerKeys { key }, KEYS).await
     }
 
-    /// Forgets what was handed in for a freeze, some time after its process ended. If nobody has fetched it, nobody restores the
-    /// agents any more.
+    /// Forgets the agents that were handed in for a freeze, some time after their process ended. If nobody has fetched
+    /// them, nobody will restore them.
     async fn forget_frozen_later(&self, process: &str, freeze: u64, kept: Duration) {
-        // After a move that failed, there is nothing to forget.
+        // After a failed move there is nothing to forget.
         while self.processes.keeps_frozen(process, freeze) {
             tokio::time::sleep(kept).await;
             if self.processes.with(process, |_| ()).is_err() {
@@ -127,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// Ends a failed move: the process goes on. If it has ended, its agents answer what they have not read.
+    /// Ends a failed move: the process goes on. If it has ended, the node answers its agents' unread messages.
     pub(crate) async fn thaw(&self, process: &str) -> Result<(), Fault> {
         let after = self.processes.thaw(process)?;
         self.processes.note(process, &self.memory).await;
@@ -145,7 +145,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Posts the answers of agents that have ended, and that nobody restores, to what they have not read.
+    /// Posts answers to the unread messages of agents that have ended and that nobody restores.
     async fn answer_unread(&self, process: &str, frozen: &FrozenProcess) {
         let platform = self.platform.read().name.clone();
         let answers = answers(frozen, &platform, origin_of(process, new_origin()), now());
@@ -163,8 +163,8 @@ impl Shared {
     }
 }
 
-/// The answers of the agents of a process to what they have not read. Only the process says who wrote that, so the answers
-/// are in the agents' names, and not in the platform's.
+/// The answers to the unread messages of a process's agents. Only the process knows who wrote these, so the answers are
+/// in the names of its agents, and not in the platform's.
 fn answers(
     frozen: &FrozenProcess,
     platform: &str,
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// A process may be moved in vain again and again.
+    /// A process may be moved in vain any number of times.
     #[tokio::test]
     async fn nothing_waits_for_the_end_of_a_process_whose_move_failed() {
         let place = tempfile::tempdir().unwrap();
@@ -271,7 +271,7 @@ mod tests {
         tokio::time::timeout(late, waits).await.unwrap();
     }
 
-    /// A process hands in what it likes. It gets no further than its own agents' names.
+    /// A process may hand in anything, but it gets no further than its own agents' names.
     #[test]
     fn an_agent_answers_in_its_own_name_and_what_a_process_hands_in_for_others_counts_for_nothing()
     {

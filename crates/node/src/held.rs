@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use sealbus_control::{Blob, Subject};
 use sealbus_seal::{CertificateChain, Timestamp};
 
-/// After so many certificates the first time, and then after twice as many as were left, those that have ended are forgotten.
+/// After this many certificates, and later after twice as many as were left, expired ones are forgotten.
 const FEW: usize = 256;
 
-/// The certificates that the node's processes hold, as far as they came by this node. A CA that does not know the platform's
-/// state renews nothing else.
+/// The certificates of the node's processes, as far as they came through this node. A CA that does not know the
+/// platform's state renews nothing else.
 #[derive(Default)]
 pub(crate) struct HeldCertificates {
     chains: HashMap<(String, Subject), (Timestamp, CertificateChain)>,

@@ -43,7 +43,7 @@ impl NodeHost {
                 other => return other,
             }
         }
-        // The process is not on the bus yet, or the CA cannot be reached that way.
+        // The process is not on the bus yet, or the CA cannot be reached through it.
         let voucher = self.shared.vouch(process, subject.clone(), request)?;
         let enrolment = self.shared.leaders.enrolment();
         let certified = enrolment.ask(ask::Certify { voucher }).await;
@@ -65,12 +65,12 @@ impl NodeHost {
             }
             AttachmentRequest::Announce { address } => *self.announced.lock() = Some(address),
             AttachmentRequest::Resolve { agent } => {
-                // Requested names are remembered, and no agent has such a name.
+                // Requested names are remembered, and an agent cannot have this one.
                 if Name::new("agent", &agent).is_err() {
                     return Ok(AgentLocation::Unknown.into());
                 }
                 self.shared.asked.lock().note(&agent);
-                // It speaks with the Master and with nodes, and answers those that ask it.
+                // The node speaks with the Master and with nodes, and answers those that ask it.
                 return Ok(self.shared.locate_by_master(&agent).await?.into());
             }
             AttachmentRequest::EncryptionKey { agent } => {
@@ -84,11 +84,11 @@ impl NodeHost {
             // This process uses no channels.
             AttachmentRequest::UseChannels => {}
             AttachmentRequest::Nodes => return Ok(Vec::<String>::new().into()),
-            // The heartbeat tells the Master that the node is there. Nobody seals messages to it.
+            // The heartbeat tells the Master that the node is there, and nobody seals messages to it.
             AttachmentRequest::Report { .. }
             | AttachmentRequest::Letters { .. }
             | AttachmentRequest::PublishKey { .. } => {}
-            // The platform's own agents keep no messages for others.
+            // The platform's own agents do not keep messages for others.
             AttachmentRequest::Post { letters } => {
                 return Ok(vec![Some(no_letters()); letters.len()].into());
             }

@@ -1,4 +1,4 @@
-//! The isolation of a node's programs: the modes that work on this machine, and the plan of each start.
+//! The isolation of a node's programs: the modes that work on this machine, and the plan for each start.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -26,32 +26,32 @@ use sealbus_files::folder as private_folder;
 /// Users that belong to no person and no service on common systems.
 pub const SLOTS: RangeInclusive<u32> = 70_000..=79_999;
 
-/// Folder of the programs' own folders, in the node's state directory.
+/// The folder that contains the programs' own folders, in the node's state directory.
 const WORK: &str = "work";
-/// Folder of a program's temporary files, in its own.
+/// The folder for a program's temporary files, in its own folder.
 const TEMPORARY: &str = "tmp";
 /// How long the list of public paths in `/etc` counts as known.
 const SEEN: Duration = Duration::from_secs(10);
-/// The program of a probe has a folder of its own, too.
+/// The folder of the program that probes the modes.
 const PROBE: &str = ".probe";
 
 /// The isolation of a node's programs.
 #[derive(Clone, Debug)]
 pub struct IsolationConfig {
-    /// The only mode for all programs. Without it each program gets the strongest one that works.
+    /// The only mode for all programs. If `None`, each program gets the strongest mode that works.
     pub mode: Option<Isolation>,
     /// The `sealbus` command, which seals programs.
     pub launcher: PathBuf,
-    /// Folders that no program sees, besides the node's state directory.
+    /// Folders that programs cannot see, in addition to the node's state directory.
     pub hidden: Vec<PathBuf>,
-    /// Users to give to programs if the node runs as root.
+    /// The users that programs get if the node runs as root.
     pub slots: RangeInclusive<u32>,
 }
 
 /// Tries the modes on this machine. `directory` is the node's state directory.
 ///
 /// # Errors
-/// The directory cannot be used.
+/// If the directory cannot be used.
 pub async fn try_isolation(config: &IsolationConfig, directory: &Path) -> io::Result<Vec<Probed>> {
     let work = directory.join(WORK);
     private_folder(&work)?;
@@ -66,7 +66,7 @@ pub async fn try_isolation(config: &IsolationConfig, directory: &Path) -> io::Re
         };
         let user = slot.as_ref().map(ProbeUser::uid).map_err(String::as_str);
         let probed = probe(&launcher, user, &folder);
-        // A remaining folder is in nobody's way.
+        // A folder that remains does no harm.
         let _ = fs::remove_dir_all(folder);
         probed
     };
@@ -78,14 +78,14 @@ pub async fn try_isolation(config: &IsolationConfig, directory: &Path) -> io::Re
 /// The isolation that a node gives its programs.
 pub(crate) struct ProgramIsolation {
     launcher: PathBuf,
-    /// The modes that programs may get, from the strongest on. None if programs cannot be isolated.
+    /// The modes that programs may get, strongest first; empty if programs cannot be isolated.
     modes: Vec<Isolation>,
     hidden: Vec<PathBuf>,
     work: PathBuf,
     slots: Option<Slots>,
-    /// None if the node may not make any.
+    /// `None` if the node may not make control groups.
     control_groups: Option<ControlGroups>,
-    /// The paths in `/etc` that everybody may read, and when the node looked.
+    /// The paths in `/etc` that everybody may read, and when the node listed them.
     public: Mutex<Option<(Instant, Vec<PathBuf>)>>,
 }
 
@@ -137,8 +137,8 @@ impl ProgramIsolation {
         })
     }
 
-    /// The strongest isolation of its programs at a security level. None at `auth` if the node cannot isolate programs:
-    /// the platform would promise more than it gives.
+    /// The strongest isolation of its programs at a security level. `None` at `auth` if the node cannot isolate
+    /// programs, because the platform would then promise more than it gives.
     pub(crate) fn at_level(&self, level: &str) -> Option<Isolation> {
         let strongest = self.modes.first().copied();
         let promises = level
@@ -160,11 +160,11 @@ impl ProgramIsolation {
         }
     }
 
-    /// The modes for a program, from the strongest on. `best` is the result of [`at_level`](Self::at_level), and
-    /// `asked` is the mode that the manifest asks for.
+    /// The modes for a program, strongest first. `best` is the result of [`at_level`](Self::at_level), and `asked` is
+    /// the mode that the manifest asks for.
     ///
     /// # Errors
-    /// None is strong enough.
+    /// If no mode is strong enough.
     pub(crate) fn modes_for(
         &self,
         asked: Option<Isolation>,
@@ -192,10 +192,10 @@ impl ProgramIsolation {
         groups.is_some_and(|groups| groups.controllers().contains(&controller))
     }
 
-    /// Makes a control group for a program. Without isolation, only one with limits gets a group.
+    /// Makes a control group for a program. A program without isolation gets one only if it has limits.
     ///
     /// # Errors
-    /// The node cannot keep a limit of the program.
+    /// If the node cannot enforce a limit of the program.
     pub(crate) fn control_group(
         &self,
         mode: Isolation,
@@ -233,7 +233,7 @@ impl ProgramIsolation {
         }
     }
 
-    /// The program's own user.
+    /// The user that belongs to the program.
     pub(crate) fn slot_of(&self, group: &str) -> io::Result<Option<u32>> {
         let work = self.work.join(group);
         self.slots.as_ref().map(|slots| slots.of(&work)).transpose()
@@ -253,7 +253,7 @@ impl ProgramIsolation {
         Ok(folder)
     }
 
-    /// The plan of a start, with the program's folder, user and control group. `socket` is the node's.
+    /// The plan for a start, with the program's folder, user and control group. `socket` is the node's.
     pub(crate) fn plan(
         &self,
         mode: Isolation,
@@ -271,7 +271,7 @@ impl ProgramIsolation {
             ),
         ]);
         if let Some(home) = &home {
-            // By this variable, and otherwise by HOME, Python finds the packages that the node's user installed.
+            // Through this variable or, without it, through HOME, Python finds the packages that the node's user installed.
             let packages = home.join(".local").display().to_string();
             environment.insert("PYTHONUSERBASE".to_owned(), packages);
         }
@@ -291,7 +291,7 @@ impl ProgramIsolation {
             hidden: self.hidden.clone(),
             home,
             confinement: Confinement {
-                // Its control group counts what it uses; otherwise only what each process asks for is counted.
+                // Its control group counts its memory. Without one, only the requests of each process are limited.
                 memory: launch.confinement.memory.filter(|_| !self.has("memory")),
                 ..launch.confinement.clone()
             },
@@ -337,7 +337,7 @@ impl ProgramIsolation {
         end_slot(&self.launcher, uid)
     }
 
-    /// Listens for programs. The folder is open to every user that reaches it, if programs have users of their own.
+    /// Listens for programs. If programs have users of their own, the folder is open to every user that reaches it.
     pub(crate) fn listen(&self, socket: &Path) -> io::Result<UnixListener> {
         let Some(folder) = socket.parent() else {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -356,7 +356,7 @@ impl ProgramIsolation {
     }
 }
 
-/// Whether a user is still that of the program `group` of the node with this state directory, and no other program's.
+/// Whether a user still belongs to the program `group` of the node with this state directory, and not to another program.
 pub(crate) fn is_user_of(uid: u32, directory: &Path, group: &str) -> bool {
     slots::is_of(uid, &directory.join(WORK).join(group))
 }
@@ -415,7 +415,7 @@ mod tests {
             node.modes_for(Some(Isolation::None), None),
             Ok(vec![Isolation::None])
         );
-        // Lower levels promise nothing.
+        // Lower levels make no promise.
         let best = node.at_level("none");
         assert_eq!(best, Some(Isolation::None));
         assert_eq!(node.modes_for(None, best), Ok(vec![Isolation::None]));

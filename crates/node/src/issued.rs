@@ -8,7 +8,7 @@ use sealbus_seal::CertificateChain;
 
 use super::processes::Processes;
 
-/// Most bytes of certificates in one answer, unless a single one is longer.
+/// The most bytes of certificates in one answer, unless a single one is longer.
 const PART: usize = 32 * 1024;
 
 impl Processes {
@@ -26,7 +26,7 @@ impl Processes {
         let _ = self.with(process, |entry| entry.certificates.insert(name, encoded));
     }
 
-    /// A part of the last certificates that the CA issued to a process and to each of its living agents, in the order of
+    /// A part of the last certificates that the CA issued to a process and to each of its living agents, ordered by
     /// their names. It begins after the agent with this name.
     pub(crate) fn certificates(
         &self,
@@ -68,7 +68,7 @@ mod tests {
         let mut expected = Vec::new();
         let names = (0..1000).map(|number| format!("agent-{number:04}"));
         for name in std::iter::once(String::new()).chain(names) {
-            // A chain with ML-DSA-65 has about so many bytes.
+            // A chain with ML-DSA-65 has about this many bytes.
             let mut chain = name.clone().into_bytes();
             chain.resize(15_000, 0);
             entry.certificates.insert(name.clone(), chain.clone());

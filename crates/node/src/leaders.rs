@@ -1,5 +1,5 @@
-//! The Masters of the platform, as the node knows them: where they are, and the highest term that it has heard of. It obeys
-//! no lower one.
+//! The Masters of the platform, as the node knows them: where they are, and the highest term that it has heard of. It
+//! obeys no Master of a lower term.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,28 +14,28 @@ use tokio::sync::Notify;
 
 use super::memory::{Memory, MemoryError};
 
-/// Longest address of a Master.
+/// The longest address of a Master, in bytes.
 const ADDRESS_LENGTH: usize = 300;
-/// After this long without a word, requests that another Master can do go there first.
+/// If the leading Master has been silent for this long, requests that another Master can answer go there first.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// The node's knowledge of Masters.
+/// The node's knowledge about Masters.
 pub(crate) struct Leaders {
     enrolment: RwLock<Enrolment>,
     /// The highest term.
     term: Mutex<Option<Term>>,
     led_anew: Notify,
-    /// Where the one that leads says that it is.
+    /// Where the leading Master says that it is.
     at: Mutex<Option<(Option<Term>, MasterContact)>>,
-    /// When the one that leads was heard last.
+    /// When the leading Master was last heard.
     heard: Mutex<Instant>,
-    /// Whether the one that leads says that the store does not answer.
+    /// Whether the leading Master says that the store does not answer.
     store_is_away: AtomicBool,
     memory: Memory,
 }
 
 impl Leaders {
-    /// The Masters, with the highest term of earlier times.
+    /// The Masters, and the highest term from earlier times.
     pub(crate) fn new(enrolment: Enrolment, memory: Memory) -> Result<Self, MemoryError> {
         Ok(Self {
             enrolment: RwLock::new(enrolment),
@@ -48,7 +48,7 @@ impl Leaders {
         })
     }
 
-    /// The way to join.
+    /// How to join the platform.
     pub(crate) fn enrolment(&self) -> Enrolment {
         self.enrolment.read().clone()
     }
@@ -58,7 +58,7 @@ impl Leaders {
         self.enrolment.read().addresses.len() > 1
     }
 
-    /// Notes the addresses of all Masters. Without any there is but the one that is known. Returns whether they are new.
+    /// Notes the addresses of all Masters; if there are none, only the known Master exists. Returns whether they are new.
     pub(crate) fn are_at(&self, addresses: &[String]) -> bool {
         let mut enrolment = self.enrolment.write();
         let is_plausible = addresses.len() <= MOST_ADDRESSES
@@ -70,15 +70,15 @@ impl Leaders {
         true
     }
 
-    /// Obeys a Master of this term from now on, unless it has heard of a higher one. The term is on disk before the Master
-    /// is obeyed. Returns whether it is higher than all before.
+    /// Obeys a Master of this term from now on, unless the node has heard of a higher one. The term is on disk before
+    /// the Master is obeyed. Returns whether it is higher than all before.
     ///
     /// # Errors
-    /// [`FaultCode::NotPermitted`]; [`FaultCode::Storage`].
+    /// [`FaultCode::NotPermitted`] if the term is over; [`FaultCode::Storage`] if it cannot be noted.
     pub(crate) fn obey(&self, term: Option<Term>) -> Result<bool, Fault> {
         let mut highest = self.term.lock();
         let Some(term) = term else {
-            // A platform whose state was always in one file has one Master, which names no term.
+            // A platform whose state was always in one file has only one Master, which states no term.
             let Some(known) = *highest else {
                 return Ok(false);
             };
@@ -105,49 +105,49 @@ impl Leaders {
 }
 
 impl Leaders {
-    /// Notes that a Master which was not known spoke to this node: the former one need not be waited for.
+    /// Notes that an unknown Master spoke to this node, so that nobody waits for the former one.
     pub(crate) fn another_leads(&self) {
         self.led_anew.notify_one();
     }
 
-    /// Notes that the Master that leads was heard, or that there is another one to hear from now on.
+    /// Notes that the leading Master was heard, or that another one must be heard from now on.
     pub(crate) fn heard(&self) {
         *self.heard.lock() = Instant::now();
     }
 
-    /// When the Master that leads was heard last.
+    /// When the leading Master was last heard.
     pub(crate) fn heard_at(&self) -> Instant {
         *self.heard.lock()
     }
 
-    /// Whether there are several, and the one that leads has not been heard for a while.
+    /// Whether there are several Masters, and the leading one has been silent for a while.
     pub(crate) fn are_silent(&self) -> bool {
         self.are_several() && self.heard_at().elapsed() > SILENT
     }
 
-    /// Notes whether the one that leads says that the store does not answer.
+    /// Notes whether the leading Master says that the store does not answer.
     pub(crate) fn store_is(&self, away: bool) {
         self.store_is_away.store(away, Ordering::Relaxed);
     }
 
-    /// Whether the one that leads said last that the store does not answer.
+    /// Whether the leading Master last said that the store does not answer.
     pub(crate) fn is_store_away(&self) -> bool {
         self.store_is_away.load(Ordering::Relaxed)
     }
 
-    /// Notes where the Master is that leads in this term, as it says itself.
+    /// Notes where the Master that leads in this term says that it is.
     pub(crate) fn leads_at(&self, term: Option<Term>, at: MasterContact) {
         *self.at.lock() = Some((term, at));
         self.another_leads();
     }
 
-    /// Where the Master is now that leads in the highest term, if it has said so since the last call.
+    /// Where the Master that leads in the highest term is now, if it has said so since the last call.
     pub(crate) fn moved_to(&self) -> Option<MasterContact> {
         let (term, at) = self.at.lock().take()?;
         (term == *self.term.lock()).then_some(at)
     }
 
-    /// Waits until another Master speaks to this node than the one of before.
+    /// Waits until another Master than before speaks to this node.
     pub(crate) async fn led_anew(&self) {
         self.led_anew.notified().await;
     }

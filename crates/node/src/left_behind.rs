@@ -1,4 +1,4 @@
-//! Ending the programs of a node that is gone. A node that was killed leaves them running.
+//! Ending the programs of a node that is gone. A node that is killed leaves them running.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const FORCED: Duration = Duration::from_secs(5);
 /// A program whose node is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// The process group in the manifest that the program belongs to.
+    /// The program's process group in the manifest.
     pub group: String,
     /// The program's process id.
     pub pid: u32,
@@ -27,7 +27,7 @@ pub struct LeftBehind {
 }
 
 /// Ends the remaining programs that the node with this state directory started. They have `grace` to end by themselves.
-/// The node must not run any more.
+/// The node must no longer run.
 ///
 /// # Errors
 /// [`MemoryError`] if the node's notes cannot be read.
@@ -121,7 +121,7 @@ mod tests {
         for program in [
             remembered("a", pids[0], started(pids[0])),
             remembered("b", pids[1], started(pids[1])),
-            // By now this number belongs to another program.
+            // This number belongs to another program by now.
             remembered("c", pids[2], started(pids[2]) + 1),
         ] {
             memory.keep_process(&program).unwrap();

@@ -1,5 +1,5 @@
 //! Logs of processes. Each process writes to its file by itself, so that nothing is lost when the node ends. The node
-//! keeps files from growing without bound, and reads pieces of them. It keeps its own log from growing as well, if that is
+//! keeps files from growing without limit, and reads pieces of them. It also keeps its own log from growing, if that is
 //! in its state directory.
 
 use std::collections::HashMap;
@@ -14,21 +14,21 @@ use sealbus_control::node::LogPosition;
 
 use crate::log_times::LogTimes;
 
-/// The log of a node itself, in its state directory, if whoever starts the node puts it there.
+/// The log of a node itself, in its state directory. It is there only if whoever starts the node writes it there.
 pub fn log_of(directory: &Path) -> PathBuf {
     directory.join("node.log")
 }
 
-/// Sets a log aside that has grown too large. Its writers append, so they go on at the start of the emptied file. Lines
-/// written in that moment may be lost.
+/// Sets aside a log that has grown too large. Its writers append, so they go on at the start of the emptied file. Lines
+/// written at that moment may be lost.
 ///
 /// # Errors
-/// The system's. The log may have been emptied all the same.
+/// The system's error. The log may have been emptied nevertheless.
 pub fn set_aside(path: &Path) -> io::Result<()> {
     cut(path, |_| ())?.map_or(Ok(()), |(_, copied)| copied)
 }
 
-/// Empties a log that has grown too large, when its length was noted. Returns this length, and whether its end was copied.
+/// Empties a log that has grown too large, after its length was noted. Returns this length, and whether its end was copied.
 fn cut(path: &Path, note: impl FnOnce(u64)) -> io::Result<Option<(u64, io::Result<()>)>> {
     let length = match fs::metadata(path) {
         Ok(file) => file.len(),
@@ -43,12 +43,12 @@ fn cut(path: &Path, note: impl FnOnce(u64)) -> io::Result<Option<(u64, io::Resul
     let mut aside = File::create(path.with_extension("log.1"))?;
     let copied = io::copy(&mut (&file).take(LARGEST), &mut aside);
     note(length);
-    // A full disk keeps no copy. It has room again once the log is cut, so the log is cut all the same.
+    // A full disk keeps no copy. Cutting the log makes room again, so it is cut nevertheless.
     file.set_len(0)?;
     Ok(Some((length, copied.map(drop))))
 }
 
-/// A log beyond this size is set aside: its end, of at most this size, becomes `NAME.log.1`.
+/// A log larger than this is set aside: its end, at most this large, becomes `NAME.log.1`.
 const LARGEST: u64 = 16 * 1024 * 1024;
 /// How many bytes back lines are searched for.
 const LOOK_BACK: u64 = 1024 * 1024;
@@ -61,7 +61,7 @@ pub(crate) struct Logs {
     directory: PathBuf,
     /// The node's own log.
     own: PathBuf,
-    /// Bytes that were set aside before the beginning of the present file.
+    /// The bytes that were set aside before the beginning of the present file.
     set_aside: Mutex<HashMap<String, u64>>,
     /// When the logs grew. No log is set aside while this is locked.
     times: Mutex<LogTimes>,
@@ -95,7 +95,7 @@ impl Logs {
             numbers.next().unwrap_or_default(),
         );
         let length = fs::metadata(self.path(log)).map_or(0, |file| file.len());
-        // The node may have been killed before the cut that it noted, or after it.
+        // The node may have been killed before or after the cut that it noted.
         let base = match length < cut {
             true => before.saturating_add(cut),
             false => before,
@@ -108,8 +108,8 @@ impl Logs {
         self.directory.join(format!("{log}.base"))
     }
 
-    /// Notes how many bytes were set aside, and how long the log is that is about to be cut. A note takes the place of the
-    /// former one, and as much room: a full disk takes it, too.
+    /// Notes how many bytes were set aside, and the length of the log that is about to be cut. The note replaces the
+    /// former one and takes as much room, so that it also succeeds on a full disk.
     fn keep_base(&self, log: &str, base: u64, cut: u64) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false);
@@ -131,11 +131,11 @@ impl Logs {
         Ok(file)
     }
 
-    /// [Sets a log aside](set_aside) that has grown too large.
+    /// [Sets aside](set_aside) a log that has grown too large.
     pub(crate) fn rotate(&self, log: &str) -> io::Result<()> {
         let _times = self.times.lock();
         let base = self.base(log);
-        // Without it, the note after the cut counts.
+        // If this fails, the note after the cut counts.
         let note = |length| drop(self.keep_base(log, base, length));
         let Some((length, copied)) = cut(&self.path(log), note)? else {
             return Ok(());
@@ -146,8 +146,8 @@ impl Logs {
         copied
     }
 
-    /// Sets logs aside that have grown too large, and notes which have grown until now, those of processes that have
-    /// ended among them. One log that cannot be tended holds up no other.
+    /// Sets aside logs that have grown too large, and notes which logs have grown until now, including those of ended
+    /// processes. A log that cannot be handled does not hold up others.
     pub(crate) fn tend(&self, now: UnixMillis) -> io::Result<()> {
         let mut failed = set_aside(&self.own).err();
         for entry in fs::read_dir(&self.directory)? {
@@ -227,7 +227,7 @@ fn last_lines(file: &mut File, length: u64, lines: u32) -> io::Result<u64> {
     })
 }
 
-/// The beginning of the line in which this place is.
+/// The beginning of the line at this offset.
 fn line_start(file: &mut File, place: u64) -> io::Result<u64> {
     let from = place.saturating_sub(LONGEST_LINE);
     file.seek(SeekFrom::Start(from))?;
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(next, before + 6);
     }
 
-    /// The node is killed while it sets a log aside, before the log is cut or after that.
+    /// The node is killed while it sets a log aside, before or after the log is cut.
     #[test]
     fn offsets_go_on_over_a_rotation_that_was_interrupted() {
         for is_cut in [false, true] {
@@ -319,7 +319,7 @@ mod tests {
             let again = Logs::open(directory.path()).unwrap();
             let piece = again.read("a", LogPosition::Offset { offset }, 1000, 0);
             assert_eq!(piece.unwrap(), ("after\n".to_owned(), offset + 6));
-            // The next one is not interrupted.
+            // The next cut is not interrupted.
             file.set_len(offset).unwrap();
             again.rotate("a").unwrap();
             file.write_all(b"late\n").unwrap();

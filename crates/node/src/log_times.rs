@@ -1,4 +1,4 @@
-//! When logs grew. Processes write their lines without a time, so the node notes now and then how long each log is.
+//! When logs grew. Processes write their lines without a time, so the node sometimes notes how long each log is.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -9,14 +9,14 @@ use sealbus_control::UnixMillis;
 
 /// A note: a time and an offset, eight bytes each.
 const NOTE: usize = 16;
-/// With more notes of one log, every second one is dropped.
+/// If a log has more notes, every second one is dropped.
 const MOST: usize = 32_768;
 
-/// The notes of all logs of a node, one file `NAME.times` for each.
+/// The notes for all logs of a node, in one file `NAME.times` for each log.
 #[derive(Debug)]
 pub(crate) struct LogTimes {
     directory: PathBuf,
-    /// The notes of a log that have been made, and the offset of the last one.
+    /// For each log, the number of notes and the offset of the last one.
     noted: HashMap<String, (usize, u64)>,
 }
 
@@ -28,7 +28,7 @@ impl LogTimes {
         }
     }
 
-    /// Notes that a log ends at `end` now.
+    /// Notes that a log now ends at `end`.
     pub(crate) fn note(&mut self, log: &str, end: u64, now: UnixMillis) -> io::Result<()> {
         let (count, last) = match self.noted.get(log) {
             Some(noted) => *noted,
@@ -58,16 +58,16 @@ impl LogTimes {
         Ok(())
     }
 
-    /// An offset such that everything after this time was written after it. The first lines may be older.
+    /// An offset: everything that was written after this time lies behind it. The first lines may be older.
     pub(crate) fn offset(&self, log: &str, time: UnixMillis) -> io::Result<u64> {
         let notes = self.notes(log)?;
-        // A clock may have been set back. Then too much is shown rather than too little.
+        // If a clock was set back, too much is shown rather than too little.
         let later = notes.iter().position(|(noted, _)| *noted > time);
         let before = later.unwrap_or(notes.len()).checked_sub(1);
         Ok(before.map_or(0, |before| notes[before].1))
     }
 
-    /// Goes on with the notes of an earlier node, without one that was only half written.
+    /// Continues the notes of an earlier node, without a note that is only half written.
     fn take_up(&self, log: &str) -> io::Result<(usize, u64)> {
         let notes = self.notes(log)?;
         if let Some((_, last)) = notes.last() {

@@ -1,6 +1,6 @@
-//! A node's stored state: its identity and its processes. With it the node comes back after a restart as the same node,
-//! and takes its processes over again. Each process has a file of its own, so that the bytes written for one process do
-//! not grow with the number of processes.
+//! A node's stored state: its identity and its processes. With it, a restarted node comes back as the same node, and
+//! takes its processes over again. Each process has a file of its own, so that the bytes written for one process do not
+//! grow with the number of processes.
 
 use std::fs;
 use std::io;
@@ -18,15 +18,15 @@ use sealbus_files::{folder, write_private};
 const IDENTITY: &str = "node.json";
 /// The folder with a file for each process.
 const PROCESSES: &str = "processes";
-/// The ending of these files. Others there are drafts of an interrupted write.
+/// The extension of these files. Any others there are drafts of an interrupted write.
 const ROW: &str = "json";
-/// The one list in which earlier versions kept all processes.
+/// The single list in which earlier versions kept all processes.
 const PROCESS_LIST: &str = "processes.json";
 const PORT: &str = "port.json";
 const TERM: &str = "term.json";
-/// The kernel's name for this run of the machine.
+/// Where the kernel names this run of the machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-/// No process begins at this time.
+/// A start time that no process has.
 const NEVER: u64 = u64::MAX;
 
 /// A node's state directory.
@@ -51,38 +51,38 @@ pub(crate) struct FormerNode {
     pub(crate) credential: Credential,
 }
 
-/// A process that a node runs.
+/// A process of a node, as it is noted on disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Remembered {
     pub(crate) launch: Launch,
     /// The process's id and its start time by the system. The time distinguishes it from a later process with the same
     /// id.
     pub(crate) pid: Option<(u32, u64)>,
-    /// The run of the machine in which it began. The start time counts from the beginning of that.
+    /// The run of the machine in which the process began. The start time counts from the beginning of that run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) boot: Option<String>,
-    /// The user that only this process and those that it starts have.
+    /// The user that only this process and its descendants have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) slot: Option<u32>,
-    /// The folder of its control group.
+    /// The folder of the process's control group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) control_group: Option<PathBuf>,
-    /// The ticket that it has not shown yet, and when the ticket expires.
+    /// The ticket that the process has not shown yet, and when the ticket expires.
     pub(crate) ticket: Option<(SecretHash, UnixMillis)>,
-    /// Either of these secrets lets it attach again.
+    /// Either of these secrets lets the process attach again.
     pub(crate) reattach: Vec<SecretHash>,
     /// Whether its agents use channels.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) channels: bool,
-    /// The number of the freeze in which it handed in its agents, which may live elsewhere since. None if no move is in
-    /// progress, or none has come so far.
+    /// The number of the freeze in which the process handed in its agents, which may live elsewhere since. `None` if no
+    /// move is in progress, or the process has handed in nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) handed_in: Option<u64>,
-    /// The folder of a program that the node started without unix sockets. The program attaches over the network, and the
-    /// node knows it by its mark there.
+    /// The folder of a program that the node started without unix sockets. The program attaches over the network, and
+    /// the node recognises it by its mark in this folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) folder: Option<PathBuf>,
-    /// How it ended. The Master does not know of that yet.
+    /// How the process ended, if the Master does not know that yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<Exit>,
 }
@@ -105,13 +105,13 @@ impl Remembered {
         }
     }
 
-    /// Whether this is the hash of its ticket, or of a secret with which it attaches again.
+    /// Whether this is the hash of its ticket, or of a secret for attaching again.
     pub(crate) fn has_secret(&self, hash: SecretHash) -> bool {
         let is_ticket = self.ticket.is_some_and(|(ticket, _)| ticket == hash);
         is_ticket || self.reattach.contains(&hash)
     }
 
-    /// The same process in this run of the machine. In another one, a stranger may have its id and its start time.
+    /// The same process, as seen in this run of the machine. In another run, a stranger may have its id and its start time.
     fn seen_in(mut self, boot: Option<&str>) -> Self {
         if self.boot.is_some() && self.boot.as_deref() != boot {
             self.pid = self.pid.map(|(pid, _)| (pid, NEVER));
@@ -120,13 +120,13 @@ impl Remembered {
     }
 }
 
-/// This run of the machine, if the system tells.
+/// The name of this run of the machine, if the system tells.
 pub(crate) fn boot() -> Option<String> {
     let told = fs::read_to_string(BOOT).ok()?;
     Some(told.trim().to_owned())
 }
 
-/// A node's state directory cannot be used.
+/// Why a node's state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// A file cannot be read or written.
@@ -139,7 +139,7 @@ pub enum MemoryError {
         /// The system's error.
         source: io::Error,
     },
-    /// A file has damaged contents.
+    /// The contents of a file are damaged.
     #[error("{} is damaged ({problem}): remove it and join again with a new token", path.display())]
     Damaged {
         /// The file.
@@ -150,7 +150,7 @@ pub enum MemoryError {
 }
 
 impl Memory {
-    /// Opens a state directory. A missing directory is made, for its owner only.
+    /// Opens a state directory. If there is none, it is made for its owner only.
     pub(crate) fn open(directory: &Path) -> Result<Self, MemoryError> {
         let memory = Self {
             directory: directory.to_owned(),
@@ -168,7 +168,7 @@ impl Memory {
         let Some(list) = self.load::<Vec<Remembered>>(PROCESS_LIST)? else {
             return Ok(());
         };
-        // Files beside the list are older: the list goes when all its processes have theirs.
+        // Files beside the list are older: the list is removed when all its processes have files.
         for path in self.rows()? {
             remove(&path)?;
         }
@@ -192,7 +192,7 @@ impl Memory {
         write_private(&path, &bytes).map_err(file_error("write", &path))
     }
 
-    /// The identity of this node, if it joined before.
+    /// The identity of this node, if it has joined before.
     pub(crate) fn known(&self) -> Result<Option<FormerNode>, MemoryError> {
         let Some(identity) = self.load::<Identity>(IDENTITY)? else {
             return Ok(None);
@@ -378,7 +378,7 @@ pub(crate) mod tests {
         };
         assert_eq!(seen(boot()), Some(own));
         assert_eq!(seen(Some("another".to_owned())), Some((own.0, NEVER)));
-        // An earlier version noted none.
+        // An earlier version did not note the run.
         assert_eq!(seen(None), Some(own));
     }
 

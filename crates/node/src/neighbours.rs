@@ -1,4 +1,4 @@
-//! The processes of this node that use channels, and the others that do: each hears of the others, and they of it.
+//! The processes of this node that use channels, and all others that do: each is told of the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use sealbus_control::node::{ChannelListing, ask_master};
 use sealbus_control::traffic::ask_process;
 use sealbus_control::{Fault, FaultCode};
 
-/// The first pause until the Master is asked again whether the others have heard of a process, and the longest.
+/// The first and the longest pause before the Master is asked again whether the others have been told of a process.
 const TOLD: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// How long the Master, which has other news, waits for the answer that this node's processes have heard of others.
+/// How long the Master, which has other news, waits for the answer that this node's processes have been told of others.
 pub(crate) const HEARING: Duration = Duration::from_millis(100);
-/// How long a process may take to hear of others. Nobody waits longer for it.
+/// How long a process may take to confirm that it was told of others. Nobody waits longer for it.
 const SILENT: Duration = Duration::from_secs(10);
 
 impl Shared {
-    /// Lets a process use channels: tells the Master, and then the process of the others that use channels. All that the Master
-    /// heard of before are among these. Returns when the others have heard of the process.
+    /// Lets a process use channels: tells the Master, and then tells the process of the others that use channels,
+    /// including all that the Master knew of before. Returns when the others have been told of the process.
     pub(crate) async fn use_channels(self: &Arc<Self>, process: &str) -> Result<(), Fault> {
         if self.processes.uses_channels(process)? {
-            // It is told what others do also after a restart of the node.
+            // It is told of the others even after a restart of the node.
             self.processes.note(process, &self.memory).await;
         }
         let listing = self.list(process).await?;
@@ -48,14 +48,14 @@ impl Shared {
             })
     }
 
-    /// Asks the Master whether the others have heard that a process uses channels.
+    /// Asks the Master whether the others have been told that a process uses channels.
     async fn list(&self, process: &str) -> Result<ChannelListing, Fault> {
         let process = process.to_owned();
         let uses = ask_master::UsesChannels { process };
         self.correspondent()?.ask(MASTER, uses, RESOLVING).await
     }
 
-    /// Tells a process of the others that use channels, as they are at this revision of the directory or later.
+    /// Tells a process of the others that use channels, as of this revision of the directory or later.
     async fn tell_of_others(self: &Arc<Self>, process: &str, revision: u64) -> Result<(), Fault> {
         tokio::time::timeout(RESOLVING, self.until_channels_are_known(revision))
             .await
@@ -80,7 +80,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until the replica has all processes that use channels, as they were at this revision or later.
+    /// Waits until the replica has all processes that use channels, as of this revision or later.
     async fn until_channels_are_known(&self, revision: u64) {
         let mut changed = self.heard.subscribe();
         loop {
@@ -99,13 +99,13 @@ impl Shared {
         }
     }
 
-    /// The revision of the directory up to which the processes have heard of those that use channels.
+    /// The revision of the directory up to which the processes know those that use channels.
     pub(crate) fn heard(&self) -> u64 {
         let told = *self.heard.borrow();
         self.processes.heard(told)
     }
 
-    /// Waits until the processes have heard of those that use channels, up to this revision.
+    /// Waits until the processes know those that use channels, up to this revision.
     pub(crate) async fn until_heard(&self, revision: u64) {
         let mut changed = self.heard.subscribe();
         while self.heard() < revision {
@@ -113,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// States to the Master at once that the processes have heard of those that use channels, up to this revision. Others may
+    /// States to the Master at once that the processes know those that use channels, up to this revision. Others may
     /// wait for that.
     pub(crate) fn state_when_heard(self: &Arc<Self>, revision: u64) {
         let shared = self.clone();
@@ -124,8 +124,8 @@ impl Shared {
         });
     }
 
-    /// The processes were told all news up to this revision, or could not be told: none while not all others are known here.
-    /// Returns the revision if others have joined, or are known now.
+    /// The processes were told all news up to this revision, or could not be told; `None` while not all others are
+    /// known here. Returns the revision if others have joined, or have become known now.
     pub(crate) fn told_news(
         self: &Arc<Self>,
         revision: Option<u64>,
@@ -141,7 +141,7 @@ impl Shared {
         news
     }
 
-    /// A process has come back, and its welcome says which others there are, if they are known here.
+    /// A process has come back. Its welcome tells it which others there are, if they are known here.
     pub(crate) fn came_back(self: &Arc<Self>, process: &str, with_others: bool) {
         if !with_others {
             self.processes.came_back_without_others(process);
@@ -150,7 +150,7 @@ impl Shared {
         self.await_hearing();
     }
 
-    /// Waits for the processes that have not heard yet what they were told.
+    /// Waits for the processes that have not confirmed the latest news yet.
     fn await_hearing(self: &Arc<Self>) {
         for process in self.processes.await_hearing() {
             tokio::spawn(self.clone().until_one_has_heard(process));

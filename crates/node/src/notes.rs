@@ -12,7 +12,7 @@ use super::processes::{End, Ends, Processes};
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Processes {
-    /// Notes on disk the present facts about a process. The disk may be slow: others go on meanwhile.
+    /// Notes on disk the present facts about a process. The disk may be slow, so others go on meanwhile.
     pub(super) async fn note(&self, process: &str, memory: &Memory) {
         let Ok(noting) = self.with(process, |entry| entry.noting.clone()) else {
             return;
@@ -25,7 +25,7 @@ impl Processes {
         if let Err(error) = write(&remembered, memory).await {
             tracing::error!(%error, "a process could not be noted: after a restart the node would not know it as it is");
         }
-        // The process may have ended meanwhile. If the Master does not know of that yet, its end is noted next.
+        // The process may have ended in the meantime. If the Master does not know that yet, its end is noted next.
         let runs = self.entries.lock().contains_key(process);
         if !runs && !self.ended.lock().unreported.contains_key(process) {
             forget(process, memory);
@@ -33,7 +33,7 @@ impl Processes {
     }
 }
 
-/// Notes on disk how a process ended, unless the Master knows of it before. On a full disk this takes until there is room.
+/// Notes on disk how a process ended, unless the Master learns it first. On a full disk, this waits until there is room.
 pub(super) async fn note_end(end: End, ended: Arc<Mutex<Ends>>, memory: Memory) {
     let _turn = end.noting.lock().await;
     let process = &end.row.launch.process;
@@ -82,7 +82,7 @@ mod tests {
     use super::super::processes::Entry;
     use super::*;
 
-    /// The size of each file below a folder, by its inode: a file that is written again has another.
+    /// The size of each file below a folder, by inode. A file that is rewritten gets another inode.
     fn files(folder: &Path) -> BTreeMap<u64, u64> {
         let mut found = BTreeMap::new();
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -96,7 +96,7 @@ mod tests {
         found
     }
 
-    /// The number and the bytes of the files that one admission writes, with this many other processes.
+    /// The number and the bytes of the files that one admission writes, if there are this many other processes.
     async fn written(others: usize) -> (usize, u64) {
         let directory = tempfile::tempdir().unwrap();
         let memory = Memory::open(directory.path()).unwrap();
@@ -175,7 +175,7 @@ mod tests {
         assert!(memory.processes().unwrap().is_empty());
     }
 
-    /// A note that is written while the process ends says nothing of its end, so it is written again after that.
+    /// A note that is written while the process ends does not say that it ended, so it is written again after that.
     #[tokio::test]
     async fn a_note_does_not_undo_that_of_an_end() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The orders that the node's agent gets from the Master, and the requests of other nodes.
+//! The orders of the Master to the node's agent, and the requests of other nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use sealbus_control::turns::{Turn, Turns};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_process::AgentHandle;
 
-/// Largest piece of a log.
+/// The largest piece of a log.
 const LOG_PIECE: u32 = 256 * 1024;
 
 /// Carries out the requests that come to the node's agent.
@@ -59,7 +59,7 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry, turn: Turn) {
     reply.send_in(&turn, result).await;
 }
 
-/// Carries out a request. Only the Master may make most of them.
+/// Carries out a request. Most of them are allowed only for the Master.
 async fn carry_out(
     shared: &Arc<Shared>,
     from: &str,

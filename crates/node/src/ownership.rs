@@ -1,5 +1,5 @@
-//! The owners of programs' folders. A program may still run while its folder is given away, and put links in the way. So
-//! no path in the folder is followed: each folder in it is opened once, and the open one is given.
+//! The owners of programs' folders. A program may still run while its folder is given away, and put links in the way.
+//! So no path in the folder is followed: each folder in it is opened once, and given away through its open handle.
 
 use std::ffi::CStr;
 use std::fs;
@@ -13,13 +13,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Most folders that lie in each other in the folder of a program. Each of them is open while those in it are given.
+/// The deepest nesting of folders in the folder of a program. Each of them is open while the folders in it are given away.
 pub(crate) const MOST_DEEP: usize = 100;
 
-/// Gives a folder to a user, with all in it that belongs to the folder's owner.
+/// Gives a folder to a user, with everything in it that belongs to the folder's owner.
 ///
 /// # Errors
-/// The system refuses it, or more than [`MOST_DEEP`] folders lie in each other.
+/// If the system refuses it, or folders are nested deeper than [`MOST_DEEP`].
 pub(crate) fn give(path: &Path, owner: u32) -> io::Result<()> {
     let former = fs::symlink_metadata(path)?.uid();
     if former == owner {
@@ -27,12 +27,12 @@ pub(crate) fn give(path: &Path, owner: u32) -> io::Result<()> {
     }
     match open_folder(CWD, path)? {
         Some(folder) => give_all(&folder, former, owner, MOST_DEEP),
-        // The program has put something else there.
+        // The program has put something else in its place.
         None => Ok(()),
     }
 }
 
-/// Opens a folder; none if it is gone, or is something else.
+/// Opens a folder; `None` if it is gone, or is something else.
 pub(crate) fn open_folder(
     around: impl AsFd,
     name: impl rustix::path::Arg,
@@ -65,12 +65,12 @@ fn give_all(folder: &OwnedFd, former: u32, owner: u32, deepest: usize) -> io::Re
             None => give_one(folder, name, former, owner)?,
         }
     }
-    // It comes last, so that a node that was interrupted begins again.
+    // This comes last, so that an interrupted node begins again.
     let (user, group) = (Uid::from_raw(owner), Gid::from_raw(owner));
     Ok(fchown(folder, Some(user), Some(group))?)
 }
 
-/// Gives what is no folder. A file of another owner may be there by a second name.
+/// Gives away a file or other entry that is not a folder. It may be a second name of another owner's file.
 fn give_one(folder: &OwnedFd, name: &CStr, former: u32, owner: u32) -> io::Result<()> {
     let (user, group) = (Uid::from_raw(owner), Gid::from_raw(owner));
     let about = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -85,7 +85,7 @@ fn give_one(folder: &OwnedFd, name: &CStr, former: u32, owner: u32) -> io::Resul
         false => Ok(()),
     });
     match given {
-        // It is gone meanwhile.
+        // It is gone in the meantime.
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -102,7 +102,7 @@ mod tests {
     const ONE: u32 = 4_000_000_001;
     const OTHER: u32 = 4_000_000_002;
 
-    /// A program's folder with a folder in it, and a folder of another; none if this user may give no files away.
+    /// A program's folder with a folder in it, and a folder of another owner; `None` if this user may not give files away.
     fn folders() -> Option<(tempfile::TempDir, PathBuf, PathBuf)> {
         let place = tempfile::tempdir().unwrap();
         let (own, foreign) = (place.path().join("own"), place.path().join("foreign"));
@@ -131,7 +131,7 @@ mod tests {
         let root = owner(&foreign);
         symlink(&foreign, own.join("link")).unwrap();
         lchown(own.join("link"), Some(ONE), Some(ONE)).unwrap();
-        // A second name of a file of another.
+        // A second name of another owner's file.
         fs::hard_link(foreign.join("file"), own.join("inner/stolen")).unwrap();
         give(&own, OTHER).unwrap();
         for given in ["", "inner", "inner/file", "link"] {

@@ -1,4 +1,4 @@
-//! The process at the other end of a connection to the node's socket, in the words of the kernel.
+//! The process at the other end of a connection to the node's socket, as the kernel knows it.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -17,18 +17,17 @@ use super::memory::Remembered;
 use sealbus_control::attachment::MARK;
 use sealbus_control::{Fault, FaultCode};
 
-/// Most bytes of a mark that are read.
+/// The most bytes of a mark that are read.
 const LONGEST_MARK: u64 = 64;
 
-/// The process at the other end of a connection. Over the network the kernel knows nothing of it, not even its user.
+/// The process at the other end of a connection. Over the network the kernel knows nothing about it, not even its user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) uid: Option<u32>,
     pub(crate) pid: Option<u32>,
-    /// A handle to the process itself, if the kernel gives one. A process number may pass to another process when this
-    /// one has ended.
+    /// A handle to the process itself, if the kernel gives one. Another process may get its number when it has ended.
     pub(crate) process: Option<Arc<OwnedFd>>,
-    /// The program's folder in which it has left its mark.
+    /// The program's folder that has the process's mark.
     pub(crate) folder: Option<PathBuf>,
 }
 
@@ -36,7 +35,7 @@ impl Peer {
     /// The process that made a connection.
     ///
     /// # Errors
-    /// The system does not say which.
+    /// If the system does not tell which process it is.
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
         let told = stream.peer_cred()?;
         Ok(Self {
@@ -47,7 +46,7 @@ impl Peer {
         })
     }
 
-    /// The same process, with this folder if its mark is in it.
+    /// The same process, with this folder if the mark is in it.
     pub(crate) async fn marked(self, mark: Option<String>, folder: Option<PathBuf>) -> Self {
         let (Some(mark), Some(folder)) = (mark, folder) else {
             return self;
@@ -58,7 +57,7 @@ impl Peer {
         Self { folder, ..self }
     }
 
-    /// Its user, for the log.
+    /// The user of the process, for the log.
     pub(crate) fn user(&self) -> String {
         match self.uid {
             Some(uid) => format!("the user {uid}"),
@@ -66,19 +65,19 @@ impl Peer {
         }
     }
 
-    /// The secret of a program that the node started identifies nobody by itself. The process that shows it must be that
-    /// program, or descend from it, and have its user. Over the network, only a program without unix sockets comes, and
-    /// proves by its mark that it is that program.
+    /// Checks that the process is the program with this secret. For a program that the node started, the secret alone
+    /// proves nothing: the process must be that program, or descend from it, and have its user. Over the network, only
+    /// a program without unix sockets comes, and proves by its mark that it is that program.
     pub(crate) fn check(&self, known: &Remembered) -> Result<(), Fault> {
         let own_user = known.slot.is_none_or(|slot| self.uid == Some(slot));
         let own_process = match (known.pid, self.pid) {
             _ if known.launch.command.is_empty() => true,
             _ if self.uid.is_none() => known.folder.is_some() && self.folder == known.folder,
-            // The order matters: a process that is still there was there before, under the same number.
+            // The order matters: a process that is still there was already there before, under the same number.
             (Some((program, _)), Some(pid)) => {
                 descendants::belongs_to(pid, program) && self.is_there()
             }
-            // It begins just now, or this system does not say which process is at the other end.
+            // The program is just starting, or this system does not tell which process is at the other end.
             _ => true,
         };
         if own_user && own_process {
@@ -94,7 +93,7 @@ impl Peer {
         ))
     }
 
-    /// Waits until the process has ended: for ever, if the kernel gives no handle to it.
+    /// Waits until the process has ended, or for ever if the kernel gives no handle to it.
     #[expect(
         deprecated,
         reason = "the new call is unsafe; this one holds the descriptor, as that one asks for"
@@ -174,7 +173,7 @@ mod tests {
         peer.check(&known(std::process::id())).unwrap();
     }
 
-    /// The isolation of programs in one mode is no reason for the node to take the secret of one from another.
+    /// Although programs are isolated in one mode, the node must not accept the secret of one from another.
     #[tokio::test]
     async fn a_secret_alone_lets_nobody_attach_for_a_program_that_the_node_started() {
         let mut program = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
@@ -190,7 +189,7 @@ mod tests {
             let refused = thief.check(&started).unwrap_err();
             assert_eq!(refused.code, FaultCode::InvalidSecret);
         }
-        // It begins just now: its process has no number yet.
+        // The program is just starting, so its process has no number yet.
         let begins = Remembered {
             pid: None,
             ..started.clone()
@@ -202,7 +201,7 @@ mod tests {
             ..started.clone()
         };
         assert!(own(program.id()).check(&with_user).is_err());
-        // One that came by itself is known by its secret alone.
+        // A program that came by itself is known by its secret alone.
         let mut guest = started.clone();
         (guest.pid, guest.launch.command) = (None, Vec::new());
         from_afar.check(&guest).unwrap();
@@ -231,7 +230,7 @@ mod tests {
         assert!(shows(&mark).await);
         assert!(!shows(&Secret::random().unwrap().text()).await);
         assert!(Peer::default().check(&known).is_err());
-        // A link leads to a file that others may write.
+        // The link leads to a file that others may write.
         std::fs::write(other.path().join("mark"), &mark).unwrap();
         std::fs::remove_file(&file).unwrap();
         std::os::unix::fs::symlink(other.path().join("mark"), &file).unwrap();

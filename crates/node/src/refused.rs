@@ -1,11 +1,11 @@
-//! The line of the manifest that opens a file that an isolated program was refused.
+//! The line in the manifest that would open a file that the system refused to an isolated program.
 
-/// How much of the end of a log is looked at, in lines.
+/// The number of lines at the end of a log that are searched.
 pub(crate) const LINES: u32 = 40;
 /// The longest path that is named.
 const LONGEST: usize = 4096;
 
-/// The system's refusal, in the words of C, Python, Rust, Java and JavaScript.
+/// The system's refusal, as C, Python, Rust, Java and JavaScript word it.
 const REFUSALS: [&str; 4] = [
     "Permission denied",
     "PermissionDenied",
@@ -13,7 +13,7 @@ const REFUSALS: [&str; 4] = [
     "AccessDeniedException",
 ];
 
-/// The advice for a program that failed, if the last lines of its log say that the system refused it a file.
+/// The advice for a failed program, if the last lines of its log say that the system refused it a file.
 pub(crate) fn advice(log: &str) -> Option<String> {
     let refused = |line: &&str| REFUSALS.iter().any(|words| line.contains(words));
     let line = log.lines().rev().find(refused)?;
@@ -32,7 +32,7 @@ pub(crate) fn advice(log: &str) -> Option<String> {
     })
 }
 
-/// The absolute path on a line, in quotes or up to a colon or a blank.
+/// The absolute path on a line: in quotes, or up to a colon or a blank.
 fn path_in(line: &str) -> Option<&str> {
     let starts = line.match_indices('/').map(|(at, _)| at);
     let before = |at: usize| line[..at].chars().next_back();

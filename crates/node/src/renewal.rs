@@ -1,5 +1,5 @@
-//! Certificates for the node's processes: from the CA of the Master that leads, or, where it does not answer, from that of
-//! another Master.
+//! Certificates for the node's processes: from the CA of the leading Master or, if that does not answer, of another
+//! Master.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::shared::Shared;
 
 /// How long the CA may take to answer.
 const CERTIFYING: Duration = Duration::from_secs(10);
-/// How long the CA of another Master may take.
+/// How long the CA of another Master may take to answer.
 const RENEWING: Duration = Duration::from_secs(3);
 
 impl Shared {
@@ -38,8 +38,8 @@ impl Shared {
             .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
     }
 
-    /// Carries a signing request to the CA of the Master that leads, and, if that does not answer, to those of the others. One
-    /// that has been silent is not waited for first.
+    /// Takes a signing request to the CA of the leading Master and, if that does not answer, to those of the others. A
+    /// leading Master that has been silent is not waited for first.
     pub(crate) async fn request_certificate(
         &self,
         process: &str,
@@ -84,7 +84,7 @@ impl Shared {
         self.correspondent()?.ask(CA, certify, CERTIFYING).await
     }
 
-    /// Asks one Master after another to renew the certificate that the process holds.
+    /// Asks one Master after another to renew the certificate of the process.
     async fn renew_elsewhere(
         &self,
         process: &str,

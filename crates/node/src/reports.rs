@@ -1,7 +1,7 @@
-//! The reports that wait for the Master, in order. While the Master is away they wait, and their number and their bytes
-//! are bounded: the node's own reports always find room, because there are few of them. Reports of processes are refused
-//! beyond a limit, and the processes bring them again. Refused attempts leave room for the others, and are dropped and
-//! counted.
+//! The reports that wait for the Master, in order. They wait while the Master is away, and their number and their bytes
+//! are limited. The node's own reports always find room, because they are few. Reports of processes beyond a limit are
+//! refused, and the processes bring them again. Reports of refused attempts leave room for the others, and beyond it
+//! are dropped and counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,18 +11,18 @@ use sealbus_control::node::{MOST_REPORTS, MasterRequest};
 use sealbus_control::{Fault, FaultCode, RefusalRecord};
 use tokio::sync::mpsc;
 
-/// Most reports of processes that wait, and most bytes of them.
+/// The most reports of processes that wait, and their bytes.
 const MOST: Load = Load {
     reports: 16_384,
     bytes: 64 << 20,
 };
-/// With this much waiting, refused attempts are dropped.
+/// If this much is waiting, reports of refused attempts are dropped.
 const MOST_BEFORE_REFUSALS: Load = Load {
     reports: MOST.reports / 2,
     bytes: MOST.bytes / 2,
 };
 
-/// After so many bytes, further reports wait for the next request to the Master.
+/// If reports have more bytes than this, the rest waits for the next request to the Master.
 const TOGETHER: usize = 1 << 20;
 
 /// How much waits.
@@ -42,7 +42,7 @@ impl Load {
 pub(crate) struct Reports {
     queue: mpsc::UnboundedSender<MasterRequest>,
     waiting: Mutex<Load>,
-    /// Reports of refused attempts that were dropped since the last one that was taken.
+    /// The number of reports of refused attempts that were dropped since one was last accepted.
     dropped: AtomicU64,
 }
 
@@ -71,7 +71,7 @@ impl Reports {
     /// Takes a report that a process brings.
     ///
     /// # Errors
-    /// [`FaultCode::Unavailable`] if too many wait: the process is to bring it again.
+    /// [`FaultCode::Unavailable`] if too many are waiting: the process must bring it again.
     pub(crate) fn put_of_process(&self, report: MasterRequest) -> Result<(), Fault> {
         let waiting = *self.waiting.lock();
         if matches!(report, MasterRequest::Refusals { .. }) {
@@ -97,7 +97,7 @@ impl Reports {
         Ok(())
     }
 
-    /// The Master has taken, or refused, the first report.
+    /// Notes that the Master has accepted or refused the first report.
     pub(crate) fn is_told(&self, report: &MasterRequest) {
         let mut waiting = self.waiting.lock();
         waiting.reports = waiting.reports.saturating_sub(1);
@@ -105,7 +105,7 @@ impl Reports {
     }
 }
 
-/// Waits for a report, and takes those that wait behind it, as far as the Master hears them together.
+/// Waits for a report, and takes it together with the waiting ones that the Master accepts in the same request.
 pub(crate) async fn next_reports(
     queue: &mut mpsc::UnboundedReceiver<MasterRequest>,
 ) -> Option<Vec<MasterRequest>> {
@@ -122,7 +122,7 @@ pub(crate) async fn next_reports(
     Some(reports)
 }
 
-/// The bytes that a report occupies, as far as a process decides on them.
+/// The bytes of a report that a process can influence.
 fn size(report: &MasterRequest) -> usize {
     let texts = match report {
         MasterRequest::Refusals { records } => records.iter().map(record_size).sum(),
@@ -165,7 +165,7 @@ mod tests {
         let mut taken = 0;
         while reports.put_of_process(ended()).is_ok() {
             taken += 1;
-            // Refused attempts never take the room of other reports.
+            // Reports of refused attempts never take the room of others.
             reports.put_of_process(refusals()).unwrap();
         }
         let mut all = Vec::new();

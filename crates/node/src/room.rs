@@ -1,4 +1,4 @@
-//! How much room the folders of programs take on the node's disk, and which of them takes too much. A program may run
+//! How much room the folders of programs take on the node's disk, and which folder takes too much. A program may run
 //! meanwhile, and change its folder in any way. No path in it is followed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,24 +14,24 @@ use rustix::process::geteuid;
 
 use super::ownership::{MOST_DEEP, open_folder};
 
-/// A file takes at least so many bytes, however short it is: it takes an inode.
+/// The least bytes that a file counts as, however short it is: it takes an inode.
 const FILE: u64 = 4096;
-/// A name without a file of its own takes so many bytes. Without this, hard links would make a search endless.
+/// The bytes of a name without a file of its own. Without this, hard links would make a search endless.
 const NAME: u64 = 512;
 /// The unit in which the system counts a file's blocks, in bytes.
 const BLOCK: u64 = 512;
-/// Most open files of a program that are looked at.
+/// The most open files of a program that are looked at.
 const MOST_OPEN: usize = 1 << 20;
 
-/// The rights to a folder without which nobody can search it.
+/// The rights to a folder that a search needs.
 const SEARCH: Mode = Mode::RUSR.union(Mode::XUSR);
 
-/// The room that a folder takes, in bytes. It is at least `most`, and the search is over, once it is more than that. None
-/// if the folder hides some of it: folders in it are closed to the node and not the node's own, were closed during the search, or
-/// more than [`MOST_DEEP`] lie in each other.
+/// The room that a folder takes, in bytes. The search stops as soon as it has found more than `most`. `None` if the
+/// folder hides some of its contents: folders in it are closed to the node and belong to others, were closed during the
+/// search, or are nested deeper than [`MOST_DEEP`].
 ///
 /// # Errors
-/// The system's, for other reasons.
+/// The system's error, for any other reason.
 pub(crate) fn room_of(folder: &Path, most: u64) -> io::Result<Option<u64>> {
     let mut search = Search {
         most,
@@ -49,17 +49,17 @@ pub(crate) fn room_of(folder: &Path, most: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// A folder that is open for a search. If its program had closed it, it is closed again after that.
+/// A folder that is open for a search. If its program had closed it, it is closed again afterwards.
 struct SearchedFolder {
     folder: OwnedFd,
-    /// Its mode before, if it was closed.
+    /// The mode that it had before, if it was closed.
     closed: Option<Mode>,
 }
 
 impl Drop for SearchedFolder {
     fn drop(&mut self) {
         let Some(closed) = self.closed else { return };
-        // The program may have chosen another mode meanwhile, and that stays.
+        // If the program has chosen another mode in the meantime, that stays.
         let is_ours = |about: Stat| Mode::from_raw_mode(about.st_mode) == closed | SEARCH;
         if fstat(&self.folder).is_ok_and(is_ours) {
             let _ = fchmod(&self.folder, closed);
@@ -67,8 +67,8 @@ impl Drop for SearchedFolder {
     }
 }
 
-/// Opens a folder for a search. A program that has the node's own user may have closed the folder to that user, and would hide
-/// from the node how much lies there. Its owner may open it all the same. `about` is known of it.
+/// Opens a folder for a search. A program with the node's own user may have closed the folder to that user, to hide its
+/// contents from the node. As its owner, the node may still open it. `about`: what is known about the folder.
 fn open(
     around: impl AsFd,
     name: impl rustix::path::Arg,
@@ -120,7 +120,7 @@ fn open_closed(_: impl AsFd, _: impl rustix::path::Arg) -> io::Result<Option<Sea
 struct Search {
     most: u64,
     found: u64,
-    /// The files with several names that were counted, by their numbers.
+    /// The files with several names that were counted, by inode.
     linked: HashSet<u64>,
 }
 
@@ -153,7 +153,7 @@ impl Search {
                     self.add(&about);
                     Some(about)
                 }
-                // It is gone meanwhile.
+                // It is gone in the meantime.
                 Err(Errno::NOENT) => {
                     self.found = self.found.saturating_add(NAME);
                     None
@@ -177,7 +177,7 @@ impl Search {
             && !self.linked.insert(about.st_ino);
         let bytes = match is_known {
             true => NAME,
-            // A file with holes takes what it has in it.
+            // A file with holes takes only the room of its contents.
             false => size(u64::try_from(about.st_blocks).unwrap_or_default()),
         };
         self.found = self.found.saturating_add(bytes);
@@ -208,9 +208,9 @@ pub(crate) fn removed_by(processes: impl Iterator<Item = u32>, folder: &Path) ->
 /// The room of a program, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
-    /// In its folder.
+    /// The room in its folder.
     pub(crate) held: u64,
-    /// In [removed files](removed_by). Nobody looks for them as long as the disk has room.
+    /// The room in [removed files](removed_by). Nobody looks for them as long as the disk has room.
     pub(crate) removed: u64,
 }
 
@@ -220,7 +220,7 @@ impl Room {
     }
 }
 
-/// The rooms of programs at the time when the disk last had room, in bytes.
+/// The room of each program when the disk last had room, in bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Rooms {
     before: HashMap<String, u64>,
@@ -229,7 +229,7 @@ pub(crate) struct Rooms {
 }
 
 impl Rooms {
-    /// The program that is to write no more, if the disk is nearly full: the one that wrote most since it was not.
+    /// The program that must stop writing, if the disk is nearly full: the one that has written most since it was not.
     pub(crate) fn look(
         &mut self,
         (free, reserve): (u64, u64),
@@ -244,7 +244,7 @@ impl Rooms {
         for (name, room) in now {
             let former = self.before.get_mut(name);
             match former {
-                // These may have been removed long ago.
+                // These files may have been removed long ago.
                 Some(former) if !self.was_full => *former = former.saturating_add(room.removed),
                 Some(_) => {}
                 None => _ = self.before.insert(name.clone(), room.all()),
@@ -258,7 +258,7 @@ impl Rooms {
         (most >= much(reserve)).then(|| name.clone())
     }
 
-    /// Whether a program may not begin again, because its folder made the disk nearly full.
+    /// Whether a program may not begin again, because its folder has made the disk nearly full.
     pub(crate) fn is_filler(&self, (free, reserve): (u64, u64), name: &str, bytes: u64) -> bool {
         is_nearly_full(free, reserve) && self.growth(name, bytes) >= much(reserve)
     }
@@ -274,7 +274,7 @@ pub(crate) fn is_nearly_full(free: u64, reserve: u64) -> bool {
     free < reserve.saturating_mul(2)
 }
 
-/// The growth for which a program is ended on a disk that is nearly full.
+/// The growth for which a program is ended when the disk is nearly full.
 fn much(reserve: u64) -> u64 {
     (reserve / 16).max(1)
 }
@@ -296,7 +296,7 @@ mod tests {
     fn write(path: &Path, bytes: usize) {
         let mut file = File::create(path).unwrap();
         file.write_all(&vec![b'x'; bytes]).unwrap();
-        // Some file systems give blocks only then.
+        // Some file systems allocate blocks only then.
         file.sync_all().unwrap();
     }
 
@@ -323,7 +323,7 @@ mod tests {
         let sparse = File::create(own.join("sparse")).unwrap();
         sparse.set_len(1 << 30).unwrap();
         assert!(room(&own) - with_file < 1 << 16);
-        // Its search is over when it has found enough.
+        // The search is over when it has found enough.
         let some = room_of(&own, 1 << 16).unwrap().unwrap();
         assert!(some > 1 << 16);
     }
@@ -343,7 +343,7 @@ mod tests {
         assert!(room(place.path()) >= 99 * (FILE + NAME));
     }
 
-    /// Nothing is closed to root, so it gives that right up.
+    /// Nothing is closed to root, so the test gives up that right.
     #[cfg(target_os = "linux")]
     fn as_mere_owner<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         let none = CapabilitySets {
@@ -384,7 +384,7 @@ mod tests {
         }
     }
 
-    /// The limit of open files holds for a whole process, so this happens in one of its own.
+    /// The limit of open files applies to a whole process, so this runs in one of its own.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_folder_that_cannot_be_searched_stays_closed() {
@@ -406,7 +406,7 @@ mod tests {
         let own = place.path().join("own");
         fs::create_dir(&own).unwrap();
         fs::set_permissions(&own, fs::Permissions::from_mode(0o300)).unwrap();
-        // One more file can be opened, and no second one.
+        // One more file can be opened, but no second one.
         let next = File::open("/dev/null").unwrap().as_raw_fd();
         let before = getrlimit(Resource::Nofile);
         let one_more = Rlimit {
@@ -468,13 +468,13 @@ mod tests {
         assert!(!rooms.is_filler(nearly, "other", 2 << 20));
         let filled = sizes(901 << 20, 6 << 20);
         assert_eq!(rooms.look(nearly, &filled), Some("other".to_owned()));
-        // It does not begin again before there is room.
+        // It must not begin again before there is room.
         assert!(rooms.is_filler(nearly, "other", 6 << 20));
         assert!(!rooms.is_filler(calm, "other", 6 << 20));
         assert!(!rooms.is_filler(nearly, "new", 6 << 20));
         assert_eq!(rooms.look(calm, &filled), None);
         assert!(!rooms.is_filler(nearly, "other", 6 << 20));
-        // So it is with files that it has removed and holds open, since the disk is nearly full.
+        // The same holds for files that it has removed and still holds open, since the disk became nearly full.
         let removed = |bytes| rooms_of(room(901 << 20, 100 << 20), room(6 << 20, bytes));
         assert_eq!(rooms.look(nearly, &removed(1 << 20)), None);
         let other = Some("other".to_owned());

@@ -35,11 +35,11 @@ use sealbus_web::accept_each;
 
 /// How long a newcomer may take to show its ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most refusals in one report.
+/// The most refusals in one report.
 const MOST_RECORDS: usize = 1024;
-/// Most characters of a name in a report.
+/// The most characters of a name in a report.
 const LONGEST_NAME: usize = 256;
-/// Most characters of a reason that a process gives.
+/// The most characters of a reason that a process gives.
 const LONGEST_REASON: usize = 1024;
 /// How long another node may take to hand over a part.
 const FETCHING: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ async fn serve_local(stream: UnixStream, strangers: Strangers<Option<u32>>, shar
     serve(stream, Newcomer::Local { place, peer }, shared).await;
 }
 
-/// A connection that shows its ticket, and its place among those that have not shown theirs yet.
+/// A connection that must show its ticket, and its place among others that have not shown theirs yet.
 pub(crate) enum Newcomer {
     /// A process of this machine.
     Local {
@@ -112,7 +112,7 @@ impl Newcomer {
     async fn must_go(&self) {
         match self {
             Self::Local { place, .. } => place.must_go().await,
-            // The entrance itself ends it.
+            // The entrance itself ends this connection.
             Self::Remote(_) => std::future::pending().await,
         }
     }
@@ -222,7 +222,7 @@ async fn admit(
     // The ticket is used now, so nobody may take the newcomer's place any more.
     newcomer.let_in();
     // The process may show its new secret after a restart of the node, so the secret is on disk first. No notice may
-    // come before the welcome, so the connection counts from here on only.
+    // come before the welcome, so the connection counts only from here on.
     let processes = &shared.processes;
     processes.note(&launch.process, &shared.memory).await;
     let turn = processes.connect(&launch.process, caller, connection)?;
@@ -232,7 +232,7 @@ async fn admit(
             pid: peer.pid,
         });
     }
-    // This is read after the connection is known, so that later changes are sent over the connection.
+    // This is read after the connection is known, so that later changes go over the connection.
     let is_told = shared.processes.is_told_of_others(&launch.process);
     let (processes, rules) = {
         let replica = shared.replica.lock();
@@ -258,8 +258,8 @@ async fn admit(
     Ok((launch.process, turn, welcome))
 }
 
-/// A process's refusals in the form that its node passes on: with the process's own name, in texts that are bounded and
-/// cannot steer a terminal.
+/// A process's refusals in the form that its node passes on: with the process's own name, and with texts that are
+/// limited and cannot control a terminal.
 fn reported_by(by: &str, records: Vec<RefusalRecord>) -> Result<Vec<RefusalRecord>, Fault> {
     if records.len() > MOST_RECORDS {
         let message = format!("at most {MOST_RECORDS} refusals are reported at once");
@@ -273,7 +273,7 @@ fn reported_by(by: &str, records: Vec<RefusalRecord>) -> Result<Vec<RefusalRecor
     Ok(records.into_iter().map(passed_on).collect())
 }
 
-/// Checks that a process states a key, before the bytes go on.
+/// Checks that a process states a key, before the bytes are passed on.
 fn check_key(key: &Blob) -> Result<(), Fault> {
     CertifiedEncryptionKey::decode_with_package(&key.0)
         .map(|_| ())
@@ -296,7 +296,7 @@ impl Shared {
         }
     }
 
-    /// Answers a process's request, which had so many bytes.
+    /// Answers a process's request of this many bytes.
     async fn attend_to(
         self: &Arc<Self>,
         process: &str,
@@ -369,7 +369,7 @@ impl Shared {
                 return Ok(nodes.into());
             }
             AttachmentRequest::Resolve { agent } => {
-                // Requested names are remembered, and no agent has such a name.
+                // Requested names are remembered, and an agent cannot have this one.
                 if Name::new("agent", &agent).is_err() {
                     return Ok(AgentLocation::Unknown.into());
                 }

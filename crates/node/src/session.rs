@@ -1,4 +1,4 @@
-//! The node on the bus: its agent, its heartbeat, and the way back after it was given up.
+//! The node on the bus: its agent, its heartbeat, and how it comes back after it was given up.
 
 use std::collections::BTreeSet;
 use std::slice;
@@ -29,15 +29,15 @@ use sealbus_process::Process;
 
 /// How often the node reports to the Master.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long the node gathers what it wants of the directory, before it reports early.
+/// How long the node collects its wishes for the directory before it reports early.
 const GATHERING: Duration = Duration::from_millis(20);
 /// How long the Master may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// After this long without an answer on the bus, the node asks the Master by enrolment.
+/// If the Master has not answered on the bus for this long, the node asks it by enrolment.
 const ESTRANGED: Duration = Duration::from_secs(6);
-/// The same, where another Master may lead meanwhile.
+/// As [`ESTRANGED`], if another Master may lead in the meantime.
 const ESTRANGED_FROM_ONE: Duration = Duration::from_secs(2);
-/// How long the Master may take to hear that the node has left.
+/// How long the Master may take to learn that the node has left.
 const PARTING: Duration = Duration::from_secs(3);
 /// The pause before a failed attempt is repeated.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -77,7 +77,7 @@ pub(super) async fn run(
             take_leave(&shared, leave).await;
         }
     };
-    // The node stays on the bus until the Master knows that it leaves. It never leaves the bus before.
+    // The node stays on the bus until the Master knows that it leaves, and never leaves it before.
     tokio::select! {
         () = live => {}
         () = leave => {}
@@ -85,14 +85,14 @@ pub(super) async fn run(
     end.send_replace(true);
 }
 
-/// Ends all processes and tells the Master, as long as that makes sense.
+/// Ends all processes and tells the Master, as long as this is useful.
 async fn take_leave(shared: &Arc<Shared>, leave: Leave) {
     if !leave.is_masters {
         shared.report(MasterRequest::Leaving);
     }
     shared.end_all(leave.grace).await;
     if leave.is_masters {
-        // The last reports are on their way.
+        // The last reports are under way.
         tokio::time::sleep(Duration::from_millis(100)).await;
         return;
     }
@@ -110,8 +110,8 @@ async fn take_leave(shared: &Arc<Shared>, leave: Leave) {
     }
 }
 
-/// Lives as one process of the bus, until the Master says that the node was given up. Returns the facts that the node
-/// learned when it came back.
+/// Lives as one process on the bus, until the Master says that the node was given up. Returns what the node learned
+/// when it came back.
 async fn live(
     shared: &Arc<Shared>,
     joined: &Joined,
@@ -121,7 +121,7 @@ async fn live(
     let host = Arc::new(NodeHost {
         shared: shared.clone(),
         membership: Membership {
-            // The node obeys the orders that come here, so this process belongs to the control plane.
+            // The node obeys orders that come here, so this process belongs to the control plane.
             platform: joined.platform.control_plane(),
             node: shared.name.clone(),
             process: joined.process.clone(),
@@ -151,7 +151,7 @@ async fn live(
     let (agent, address) = match opening.await {
         Ok(opened) => opened,
         Err(why) => {
-            // Until it is closed it listens, and each further attempt opens another one.
+            // The process listens until it is closed, and each further attempt opens another one.
             process.close().await;
             return Err(why);
         }
@@ -165,7 +165,7 @@ async fn live(
         commands,
     };
     shared.presence.send_replace(Some(presence.clone()));
-    // The rules may have changed meanwhile.
+    // The rules may have changed in the meantime.
     let rules = Box::new(shared.replica.lock().rules().clone());
     let _ = presence.commands.send(Command::Rules(rules)).await;
 
@@ -181,8 +181,8 @@ async fn live(
     Ok(again)
 }
 
-/// Whether the same process goes on with what its node has learned now: it is the same node of the same platform. Only the
-/// Master may be another one, or at another place.
+/// Whether the same process can go on with what its node has learned now: it must be the same node of the same
+/// platform. Only the Master may be another one, or at another place.
 fn goes_on(shared: &Shared, joined: &Joined, again: &Joined) -> bool {
     let followed = PlatformDescription {
         master: again.platform.master.clone(),
@@ -194,7 +194,7 @@ fn goes_on(shared: &Shared, joined: &Joined, again: &Joined) -> bool {
         && (again.platform == joined.platform || shared.turns_at_once())
 }
 
-/// Turns to the Master that leads now: finds its process again, and waits for the former one no longer.
+/// Turns to the Master that leads now: finds its process again, and no longer waits for the former one.
 async fn turn_to(shared: &Arc<Shared>, presence: &Presence, former: &Joined, now: &Joined) {
     *shared.platform.write() = now.platform.clone();
     shared.leaders.heard();
@@ -226,7 +226,7 @@ async fn keep_in_touch(
     let mut registered = false;
     let mut heard = Instant::now();
     let mut looked_at = BTreeSet::new();
-    // Another Master leads: the former one is not waited for.
+    // Another Master leads, so the former one is not waited for.
     let mut led_anew = false;
     // The CA of a former Master certified this node. If that CA is revoked, a node without another certificate is lost.
     let mut lacks_certificate = false;
@@ -255,7 +255,7 @@ async fn keep_in_touch(
                     node: shared.description.clone(),
                     contact: contact.clone(),
                     attachment: shared.attachment,
-                    // The order matters: a process that ends in between is in both lists.
+                    // The order matters: a process that ends in between is then in both lists.
                     processes: shared.processes.running(),
                     ended: shared.processes.ended(),
                 };
@@ -322,7 +322,7 @@ async fn keep_in_touch(
                 if must || heard.elapsed() > estranged || renewal_due(shared) {
                     let returned = tokio::select! {
                         returned = return_by_enrolment(shared, source) => returned,
-                        // The attempt may be with the former one, which does not answer.
+                        // The attempt may be going to the former one, which does not answer.
                         () = shared.leaders.led_anew() => {
                             led_anew = true;
                             continue;
@@ -374,7 +374,7 @@ async fn keep_in_touch(
         }
         led_anew = tokio::select! {
             led_anew = pause(shared, HEARTBEAT) => led_anew,
-            // More may come in the meantime, and goes with it.
+            // More may come in the meantime, and goes along.
             () = shared.wants() => pause(shared, GATHERING).await,
         };
     }
@@ -387,13 +387,13 @@ async fn pause(shared: &Shared, time: Duration) -> bool {
         .is_ok()
 }
 
-/// Reports events to the Master, in order, however long the Master is away. Those that wait together go together, so that the
-/// Master writes them at once.
+/// Reports events to the Master, in order, however long the Master is away. Events that wait together are sent
+/// together, so that the Master writes them at once.
 pub(super) async fn report(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<MasterRequest>) {
     let mut presence = shared.presence.subscribe();
     while let Some(reports) = next_reports(&mut queue).await {
         let refused = match told(&mut presence, &reports).await {
-            // One of them may be the reason.
+            // One of them may be the cause.
             Some(Err(_)) if reports.len() > 1 => {
                 let mut all = Vec::new();
                 for report in &reports {
@@ -425,7 +425,7 @@ pub(super) async fn report(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiv
     }
 }
 
-/// Tells the Master these reports, and returns its answer: a fault if it can never hear them. `None`: the node ends.
+/// Tells the Master these reports, and returns its answer: a fault if it can never accept them. `None`: the node ends.
 async fn told(
     presence: &mut watch::Receiver<Option<Presence>>,
     reports: &[MasterRequest],

@@ -43,9 +43,9 @@ use sealbus_keeping::node_journal::NodeJournal;
 use sealbus_keeping::post::KeptLetters;
 use sealbus_process::Process;
 
-/// How long the Master may take to answer where an agent is, or which key it stated.
+/// How long the Master may take to say where an agent is, or which key it has stated.
 pub(crate) const RESOLVING: Duration = Duration::from_secs(3);
-/// Most characters of the reason in a line of the log that a process or an agent causes.
+/// The most characters of the reason in a log line that a process or an agent causes.
 const LONGEST_REASON: usize = 1024;
 
 /// The node's own process, while it is on the bus.
@@ -74,25 +74,26 @@ pub(crate) struct Shared {
     pub(crate) denying: tokio::sync::Mutex<()>,
     /// Whether changes of the deny list did not fit the list held here, so that the whole list is needed.
     pub(crate) lacks_denials: AtomicBool,
-    /// Whether the list held here is later than the one that the Master told, which then went on from an older copy of it.
+    /// Whether the list held here is later than the one that the Master sent. The Master then went on from an older
+    /// copy of it.
     pub(crate) holds_later_denials: AtomicBool,
     /// Whether the whole list of a Master that stands by is needed.
     pub(crate) lacks_denials_beside: AtomicBool,
     pub(crate) replica: Mutex<Replica>,
     /// For each agent, the node on which it ran before its present one.
     pub(crate) former: Mutex<HashMap<String, String>>,
-    /// How often another node was to be asked for an agent.
+    /// How often another node was asked for an agent.
     pub(crate) questions: AtomicUsize,
-    /// Notified when the Master is to be asked about the directory at once.
+    /// Notified when the Master must be asked about the directory at once.
     pub(crate) wanting: Notify,
     /// Held while a change of the directory is passed on.
     pub(crate) telling: tokio::sync::Mutex<()>,
-    /// The revision up to which the processes were told of those that use channels, 0 while not all are known here. Those that
-    /// wait for a change of the directory, or until a process has heard of it, wake.
+    /// The revision up to which the processes were told of those that use channels; 0 while not all are known here.
+    /// Wakes tasks that wait for a change of the directory, or until a process has confirmed the news.
     pub(crate) heard: watch::Sender<u64>,
     /// The latest contacts of the nodes.
     pub(crate) nodes: Mutex<HashMap<String, ProcessContact>>,
-    /// Agents that the node's own process asked for.
+    /// The agents that the node's own process has asked for.
     pub(crate) asked: Mutex<RecentNames>,
     pub(crate) processes: Processes,
     /// Messages kept for agents that are away.
@@ -101,10 +102,10 @@ pub(crate) struct Shared {
     pub(crate) letters_in_order: tokio::sync::Mutex<()>,
     /// Logs of persistent channels.
     pub(crate) channel_logs: Arc<KeptChannelLogs>,
-    /// The journal of both.
+    /// The journal of messages and logs.
     pub(crate) journal: Journal,
     pub(crate) logs: Logs,
-    /// The shares of the node's own log for what processes and agents may not do.
+    /// The shares of the node's own log for forbidden attempts of processes and agents.
     pub(crate) refusals: Mutex<LogShares>,
     /// The checkpoints of issuance logs that this node saw.
     pub(crate) witness: Witnesses,
@@ -116,9 +117,9 @@ pub(crate) struct Shared {
     pub(crate) socket: PathBuf,
     /// The fingerprint of the platform's root certificate.
     pub(crate) root: Fingerprint,
-    /// The isolation of its programs.
+    /// The isolation of the node's programs.
     pub(crate) sealing: Arc<ProgramIsolation>,
-    /// The room that their folders took when the disk had room.
+    /// The room that the programs' folders took when the disk last had room.
     pub(crate) rooms: Mutex<Rooms>,
     /// The address at which programs with tickets attach.
     pub(crate) attachment: Option<SocketAddr>,
@@ -128,7 +129,7 @@ pub(crate) struct Shared {
     pub(crate) parted: watch::Sender<bool>,
 }
 
-/// The parts of a node that are there before it begins.
+/// The parts of a node that exist before it begins.
 pub(crate) struct NodeParts {
     pub(crate) name: String,
     pub(crate) description: NodeDescription,
@@ -144,12 +145,12 @@ pub(crate) struct NodeParts {
     pub(crate) attachment: Option<SocketAddr>,
 }
 
-/// The manner in which a node leaves.
+/// How a node leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leave {
     /// The time processes have to end by themselves.
     pub(crate) grace: Duration,
-    /// Whether the Master itself ordered it. Then the Master is not told.
+    /// Whether the Master itself ordered it, so that it need not be told.
     pub(crate) is_masters: bool,
 }
 
@@ -228,7 +229,7 @@ impl Shared {
         self.reports.put(request);
     }
 
-    /// Writes to the log that somebody was refused something, unless that source has caused too many such lines lately.
+    /// Logs that a source was refused something, unless that source has caused too many such lines recently.
     pub(crate) fn log_refusal(&self, source: &str, why: &str) {
         if let Some(left_out) = self.refusals.lock().admit(source.to_owned()) {
             let why = excerpt(why, LONGEST_REASON);
@@ -246,7 +247,7 @@ impl Shared {
         }
     }
 
-    /// The key for sealed messages that an agent stated last.
+    /// The key for sealed messages that an agent has stated last.
     pub(crate) async fn encryption_key(&self, agent: String) -> Result<PublishedKey, Fault> {
         if Name::new("agent", &agent).is_err() {
             return Ok(PublishedKey::default());
@@ -255,8 +256,8 @@ impl Shared {
         self.correspondent()?.ask(MASTER, asking, RESOLVING).await
     }
 
-    /// Whether an agent is placed in a process. An agent of its ticket that the platform shows in another process by now is
-    /// not: the agent came there with another ticket.
+    /// Whether an agent is placed in a process. If the agent came by this process's ticket, but the platform shows it
+    /// in another process by now, it is not: it came there with another ticket.
     pub(crate) fn is_placed(&self, placement: &Placement, agent: &str) -> bool {
         let is_elsewhere = || match self.replica.lock().locate(agent) {
             AgentLocation::Process(place) => place.process != placement.process,
@@ -265,8 +266,8 @@ impl Shared {
         placement.has(agent) && !(placement.has_ticket && is_elsewhere())
     }
 
-    /// Notifies a process of this node without waiting for it. A process that reads nothing is ended: it would go on
-    /// talking to others that it must not believe any more.
+    /// Notifies a process of this node without waiting for it. A process that reads nothing is ended, because it would
+    /// go on talking to others that it must no longer believe.
     pub(super) fn tell(&self, process: &str, caller: &RpcCaller, notice: &AttachmentNotice) {
         if caller.try_notify(notice) == Err(Untold::ReadsNothing) {
             self.end_unreading(process);
@@ -294,12 +295,13 @@ impl Shared {
         }
     }
 
-    /// The same for a list of a Master that does not lead. It denies beside the one that does.
+    /// As [`deny_list_changed`](Self::deny_list_changed), for the list of a Master that does not lead. It denies in
+    /// addition to the leading one.
     pub(crate) async fn denied_beside(&self, list: Blob) {
         let _denying = self.denying.lock().await;
         match self.trust.apply_deny_list_beside(&list.0, present()) {
             Ok(DenyListUpdate::Applied { version }) => {
-                // Processes that came later may lack what the changes follow.
+                // Processes that came later may lack the version that the changes follow.
                 let lists = self.trust.deny_lists();
                 for list in lists.iter().filter(|list| list.version() == version) {
                     self.pass_on_denials(Blob(list.whole())).await;
@@ -329,16 +331,16 @@ impl Shared {
         }
     }
 
-    /// Tells a process of a deny list without waiting for it. One that reads a long list may have no room for another: its connection
-    /// then [tells](Self::tell_lacking_denials) it the lists in force.
+    /// Tells a process of a deny list without waiting for it. While it reads a long list there may be no room for
+    /// another one: its connection then [tells](Self::tell_lacking_denials) it the lists in force.
     fn tell_denials(&self, process: &str, caller: &RpcCaller, list: &AttachmentNotice) {
         if caller.try_notify(list) == Err(Untold::ReadsNothing) {
             self.processes.lacks_denials(process);
         }
     }
 
-    /// Tells a process the deny lists in force, one after another, each time its connection had no room for one. However many lists
-    /// there were meanwhile, no more than one of them waits for room. A process that reads nothing loses its connection.
+    /// Tells a process the deny lists in force, one after another, each time its connection had no room for one. However many
+    /// lists there were meanwhile, at most one of them waits for room. A process that reads nothing loses its connection.
     pub(crate) async fn tell_lacking_denials(&self, caller: &RpcCaller, turn: &Turn) {
         loop {
             turn.lacks_denials().await;
@@ -350,7 +352,7 @@ impl Shared {
         }
     }
 
-    /// Tells a process that has come the denials that the list of its welcome lacks.
+    /// Tells a process that has come the denials that the list in its welcome lacks.
     pub(crate) fn tell_denials_beside(&self, process: &str, caller: &RpcCaller) {
         for list in self.trust.outlasting_deny_lists(|_| true) {
             let list = Blob(list.whole());
@@ -372,9 +374,9 @@ impl Shared {
         }
     }
 
-    /// Lists with denials that the list of the CA that certifies now has lost, or with a later version: the CA was restored from a
-    /// backup, or came after another one. A list in `looked_at` is left out. Each one with such denials is put in, as it is looked
-    /// at once.
+    /// Lists with denials that the list of the present CA has lost, or with a later version: the CA was restored from a
+    /// backup, or came after another one. Lists in `looked_at` are left out. Each list with such denials is added to
+    /// it, because it is handed back at once.
     pub(crate) fn deny_lists_to_hand_back(
         &self,
         looked_at: &mut BTreeSet<(Identity, u64)>,
@@ -396,7 +398,7 @@ impl Shared {
         Blob(list.map(|list| list.whole()).unwrap_or_default())
     }
 
-    /// The version of the deny list that the Master's changes must follow, 0 if the whole list is needed.
+    /// The version of the deny list that the Master's changes must follow; 0 if the whole list is needed.
     pub(crate) fn deny_list_version(&self) -> u64 {
         if self.lacks_denials.load(Ordering::Relaxed) {
             return 0;

@@ -1,5 +1,5 @@
-//! Users for programs, one for each. A user belongs to a program's folder for as long as the folder exists, and for a
-//! while longer, on the whole machine: nodes note in a common place which are taken, and when they were used last.
+//! Users for programs, one for each. A user belongs to a program's folder as long as the folder exists, and for a while
+//! longer, on the whole machine: nodes note in a common place which users are taken, and when they were last used.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -13,11 +13,11 @@ use rustix::fs::FlockOperation;
 /// Where the nodes of this machine note the users. A restart of the machine, which ends all programs, empties it.
 const NOTES: &str = "/run/sealbus/uids";
 
-/// A user is not given again before this time has passed since its last use. The program before may have left files or
+/// A user is not given again before this time has passed since its last use. The former program may have left files or
 /// a port elsewhere, which would then belong to the next program.
 const QUARANTINE: Duration = Duration::from_secs(3600);
 
-/// Whether a user is that of the program with this folder.
+/// Whether a user belongs to the program with this folder.
 pub(crate) fn is_of(uid: u32, folder: &Path) -> bool {
     is_noted(Path::new(NOTES), uid, folder)
 }
@@ -27,7 +27,8 @@ fn is_noted(notes: &Path, uid: u32, folder: &Path) -> bool {
     owner.is_ok_and(|owner| owner == folder.as_os_str().as_encoded_bytes())
 }
 
-/// The user of a probe, which ends all its processes. No other probe of the machine has it until this value is dropped.
+/// The user for a probe, which ends all processes of that user. No other probe on the machine gets it until this value
+/// is dropped.
 pub(crate) struct ProbeUser {
     uid: u32,
     _lock: fs::File,
@@ -39,7 +40,7 @@ impl ProbeUser {
     }
 }
 
-/// The users that a node may give.
+/// The users that a node may give to programs.
 pub(crate) struct Slots {
     range: RangeInclusive<u32>,
     notes: PathBuf,
@@ -63,13 +64,13 @@ impl Slots {
     /// The user of the program with this folder: the one that it had before, or a new one.
     ///
     /// # Errors
-    /// All users are taken, or the notes cannot be written.
+    /// If all users are taken, or the notes cannot be written.
     pub(crate) fn of(&self, folder: &Path) -> io::Result<u32> {
         let lock = fs::File::create(self.notes.join("lock"))?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
         let owner = folder.as_os_str().as_encoded_bytes();
         let mut free = None;
-        // The last is the user of probes.
+        // The last one is the user for probes.
         for uid in *self.range.start()..*self.range.end() {
             match fs::read(self.note(uid)) {
                 Ok(taken) if taken == owner => {
@@ -92,10 +93,10 @@ impl Slots {
         Ok(uid)
     }
 
-    /// The user of probes, once no other node of this machine tries its isolation.
+    /// The user for probes, once no other node of this machine is trying its isolation.
     ///
     /// # Errors
-    /// The user belongs to a program of a node with another range.
+    /// If the user belongs to a program of a node with another range.
     pub(crate) fn for_probe(&self) -> io::Result<ProbeUser> {
         let lock = fs::File::create(self.notes.join("probe"))?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
@@ -119,13 +120,13 @@ impl Slots {
         note.set_modified(SystemTime::now())
     }
 
-    /// A user that has no process, was last used long ago, and whose program's folder is gone.
+    /// A user without processes that was last used long ago and whose program's folder is gone.
     fn forsaken(&self) -> io::Result<u32> {
         let living = living_users()?;
         let is_forsaken = |uid: &u32| {
             let folder = fs::read_to_string(self.note(*uid)).unwrap_or_default();
             let used = fs::metadata(self.note(*uid)).and_then(|note| note.modified());
-            // A clock that went back does not shorten it.
+            // A clock that was set back must not shorten it.
             let is_over = |used: SystemTime| used.elapsed().is_ok_and(|since| since >= QUARANTINE);
             !Path::new(&folder).exists() && !living.contains(uid) && used.is_ok_and(is_over)
         };
@@ -158,7 +159,7 @@ mod tests {
     fn a_user_stays_with_its_folder_and_is_given_again_only_when_the_folder_is_gone() {
         let place = tempfile::tempdir().unwrap();
         let notes = place.path().join("notes");
-        // No process here has one of these users.
+        // No process on this machine has one of these users.
         let range = 4_000_000_001..=4_000_000_003;
         let slots = Slots::noted_in(range.clone(), &notes).unwrap();
         let folder = |name: &str| {

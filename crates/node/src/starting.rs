@@ -1,4 +1,4 @@
-//! Starting programs: each once, however often that is asked for, and none that was told to stop meanwhile.
+//! Starting programs: each once, however often a start is requested, and none that was told to stop in the meantime.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -29,12 +29,12 @@ use sealbus_manifest::isolation::Isolation;
 const TICKET: UnixMillis = 10 * 60 * 1000;
 /// How long an earlier process of a program may take to end before the next one starts.
 const EARLIER: Duration = Duration::from_secs(8);
-/// How often it is checked for its end.
+/// How often that process is checked for its end.
 const LOOK: Duration = Duration::from_millis(10);
 /// How much of the end of a log is searched for refusals, in bytes.
 const LOG_END: u32 = 64 * 1024;
 
-/// A program that runs: its process, with its id and the time of its start by the system, and its isolation.
+/// A running program: its process, with its id and its start time by the system; and its isolation.
 type Started = (Child, (u32, u64), Isolation);
 
 fn leaving() -> Fault {
@@ -48,7 +48,7 @@ fn not_startable(group: &str, why: &str) -> Fault {
     )
 }
 
-/// The outcome of a start that was asked for before.
+/// The outcome of a start that was requested before.
 async fn told(mut outcome: watch::Receiver<Outcome>) -> Result<u32, Fault> {
     let told = outcome.wait_for(Option::is_some).await;
     let told = told.ok().and_then(|outcome| outcome.clone());
@@ -56,7 +56,7 @@ async fn told(mut outcome: watch::Receiver<Outcome>) -> Result<u32, Fault> {
 }
 
 impl Shared {
-    /// Starts a process. If it was started before, or is being started, the answer only says so.
+    /// Starts a process. If it was started before, or is being started, only answers so.
     pub(crate) async fn start(self: &Arc<Self>, launch: Launch) -> Result<u32, Fault> {
         if self.leaving.borrow().is_some() {
             return Err(leaving());
@@ -71,7 +71,7 @@ impl Shared {
             Begun::Before(outcome) => return told(outcome).await,
             Begun::Over(end) => {
                 let pid = end.row.pid.map(|(pid, _)| pid);
-                // A Master that asks for what has ended does not know of the end.
+                // A Master that asks for an ended process does not know of the end.
                 self.report_end(*end);
                 return Ok(pid.unwrap_or_default());
             }
@@ -90,7 +90,7 @@ impl Shared {
         answer
     }
 
-    /// Forgets a process that does not run. The Master waits for the end of one that it told to stop, and hears of it.
+    /// Forgets a process that does not run. If the Master told it to stop, it waits for the end, and is told.
     fn not_started(&self, process: &str, fault: Fault) -> Fault {
         if self.is_unwanted(process) {
             let error = fault.to_string();
@@ -199,7 +199,7 @@ impl Shared {
             let pid = starting.child.id().ok_or("it ended at once")?;
             let program = (pid, child::started_at(pid).unwrap_or(0));
             let boot = boot();
-            // This is noted before the program runs, and can attach.
+            // This is noted before the program runs and can attach.
             let _ = self.processes.with(&launch.process, |entry| {
                 entry.remembered.pid = Some(program);
                 entry.remembered.boot = boot;
@@ -207,7 +207,7 @@ impl Shared {
                 entry.remembered.control_group = group.as_ref().map(|it| it.folder.clone());
                 entry.remembered.folder = starting.is_remote.then_some(folder);
             });
-            // An isolated program waits for that, so a node that is killed at any time knows it afterwards.
+            // An isolated program waits for this, so that a node knows it even if it is killed at any time.
             self.processes.note(&launch.process, &self.memory).await;
             let error = match starting.sealed().await {
                 Ok(child) => {
@@ -221,7 +221,7 @@ impl Shared {
             };
             tracing::debug!(process = %launch.group, %mode, %error, "not isolated so");
             refusals.push(format!("isolated by {mode}, {error}"));
-            // A missing file is missing in every mode; a closed one only for a user of its own.
+            // A missing file is missing in every mode. A closed file may be closed only to a user of its own.
             if error.errno == Some(Errno::NOENT.raw_os_error()) {
                 break;
             }
@@ -229,7 +229,7 @@ impl Shared {
         Err(refusals.join("; "))
     }
 
-    /// Makes the folder of a program, and gives it to the program's user. Very many files may lie in it.
+    /// Makes the folder of a program, and gives it to the program's user. The folder may contain very many files.
     async fn folder_of(&self, launch: &Launch, slot: Option<u32>) -> Result<PathBuf, String> {
         let (sealing, group) = (self.sealing.clone(), launch.group.clone());
         let limit = launch.confinement.room();
@@ -248,7 +248,7 @@ impl Shared {
         Ok(folder)
     }
 
-    /// Writes into the log of a failed program the manifest's line that opens the refused file.
+    /// Writes the line of the manifest that would open the refused file into the log of a failed program.
     fn advise(&self, group: &str) {
         let lines = LogPosition::LastLines {
             lines: refused::LINES,
@@ -275,7 +275,7 @@ impl Shared {
             .map_err(|_| "its earlier process has not ended yet".to_owned())
     }
 
-    /// Allows a program to attach that comes with a ticket.
+    /// Allows a program that comes with a ticket to attach.
     pub(crate) async fn expect(&self, launch: Launch, ticket: SecretHash, expires: UnixMillis) {
         let process = launch.process.clone();
         let entry = Entry::new(to_attach(launch, (ticket, expires)));
@@ -284,7 +284,7 @@ impl Shared {
     }
 }
 
-/// The record of a process that is to attach with this ticket.
+/// The record of a process that is expected to attach with this ticket.
 fn to_attach(launch: Launch, ticket: (SecretHash, UnixMillis)) -> Remembered {
     Remembered {
         ticket: Some(ticket),

@@ -1,4 +1,4 @@
-//! The processes of a node: watching and ending them.
+//! The processes of a node: watching them and ending them.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use sealbus_control::node::{Exit, MasterRequest};
 const TAKING_OVER: Duration = Duration::from_secs(30);
 /// How long a program with a ticket may be gone before it counts as lost.
 const ABSENT: Duration = Duration::from_secs(20);
-/// How often it is checked whether all processes have ended.
+/// How often the node checks whether all processes have ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often logs are cut, and it is noted which have grown.
+/// How often logs are cut, and their growth is noted.
 const LOGS: Duration = Duration::from_secs(1);
-/// How long a process has to end if the request to stop could not go over its connection.
+/// How long a process has to end if the request to stop could not be sent over its connection.
 const FORCED: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Notes that a process has ended, and reports it.
     pub(super) fn exited(&self, process: &str, exit: Exit) {
-        // The node ends the programs that it started, and how they ended does not matter.
+        // The node ends the programs that it started, so how they ended does not matter.
         let exit = match self.leaving.borrow().is_some() {
             true if exit != Exit::Detached => Exit::NodeLeft,
             _ => exit,
@@ -56,8 +56,8 @@ impl Shared {
         self.report_end(end);
     }
 
-    /// Tells the Master how a process ended. The end is remembered, on disk too, until the Master knows of it. Otherwise the
-    /// missing process would count as lost, and would be restarted.
+    /// Tells the Master how a process ended. The end is remembered, also on disk, until the Master knows of it.
+    /// Otherwise the missing process would count as lost, and would be restarted.
     pub(super) fn report_end(&self, end: End) {
         let process = end.row.launch.process.clone();
         let exit = end.exit.clone();
@@ -76,7 +76,7 @@ impl Shared {
         forget(process, &self.memory);
     }
 
-    /// Notes that a connection ended. A program with a ticket has some time to come again, as long as it runs.
+    /// Notes that a connection ended. A program with a ticket has some time to come back, as long as it runs.
     pub(crate) fn disconnected(self: &Arc<Self>, process: &str, connection: u64, peer: Peer) {
         if !self.processes.disconnected(process, connection) {
             return;
@@ -88,7 +88,7 @@ impl Shared {
         let (shared, process) = (self.clone(), process.to_owned());
         tokio::spawn(async move {
             if !ended {
-                // The node learns from the system how its own child ended.
+                // The system tells the node how its own child ended.
                 let gone = async {
                     match is_child {
                         true => std::future::pending().await,
@@ -104,7 +104,7 @@ impl Shared {
         });
     }
 
-    /// Ends a process. One that is being started is ended at once: its agents do not run yet.
+    /// Ends a process. If it is being started, it is ended at once, because its agents do not run yet.
     pub(crate) fn stop(self: &Arc<Self>, process: &str, grace: Duration, reason: &str) {
         let found = self.processes.with(process, |entry| {
             entry.is_stopped = true;
@@ -117,7 +117,7 @@ impl Shared {
             return;
         };
         if is_new {
-            // Its start notices that, and reports the end.
+            // The start notices that, and reports the end.
             if let Some(program) = program {
                 self.force(process, program);
             }
@@ -132,7 +132,7 @@ impl Shared {
             None => false,
         };
         let Some(program) = program else {
-            // The node did not start this program. It is told to stop, and its connection is closed.
+            // The node did not start this program, so the program is told to stop, and its connection is closed.
             let (shared, process) = (self.clone(), process.to_owned());
             tokio::spawn(async move {
                 tokio::time::sleep(grace).await;
@@ -180,7 +180,7 @@ impl Shared {
     }
 
     /// Takes over the processes that ran before the node was restarted. Processes that do not attach again in time are
-    /// ended, because they could receive no notices.
+    /// ended, because they could not get notices.
     pub(crate) fn take_over(self: &Arc<Self>, remembered: Vec<Remembered>) {
         self.clear(&remembered);
         for process in remembered {

@@ -43,7 +43,7 @@ pub(crate) fn certified() -> (Credential, Vec<u8>) {
     (credential, root)
 }
 
-/// The same, and the CA.
+/// As [`certified`], with the CA.
 fn certified_by() -> (Credential, Vec<u8>, IssuingAuthority) {
     let platform = platform();
     let day = Validity::starting(timestamp(now()), DAY);
@@ -58,7 +58,7 @@ fn certified_by() -> (Credential, Vec<u8>, IssuingAuthority) {
     (credential, root.certificate().to_vec(), authority)
 }
 
-/// Programs are not isolated.
+/// An isolation config under which programs are not isolated.
 pub(crate) fn no_isolation() -> IsolationConfig {
     IsolationConfig {
         mode: Some(Isolation::None),

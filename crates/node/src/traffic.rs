@@ -13,9 +13,9 @@ use sealbus_control::traffic::{
 use super::processes::Placement;
 use super::shared::Shared;
 
-/// How long a process may take to answer. A process that is busy is left out, and counts again the next time.
+/// How long a process may take to answer. A busy process is left out, and counts again the next time.
 const ANSWERING: Duration = Duration::from_secs(2);
-/// The word for reasons that this version does not know.
+/// Stands for reasons that this version does not know.
 const OTHER: &str = "other";
 
 impl Shared {
@@ -41,8 +41,8 @@ impl Shared {
     }
 }
 
-/// A process's answer in the form that its node passes on: only about its own agents, within the limits, in texts that
-/// cannot steer a terminal.
+/// A process's answer in the form that its node passes on: only about its own agents, within the limits, and with texts
+/// that cannot control a terminal.
 fn bounded(
     traffic: ProcessTraffic,
     platform: &str,
@@ -104,7 +104,7 @@ fn bounded(
     bounded
 }
 
-/// Refused attempts by reasons that there are: each word that a process invents would stay in a store of metrics for ever.
+/// Counts refused attempts by known reasons only: each word that a process invents would stay in a metrics store for ever.
 fn by_known_reason(refused: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let mut known: BTreeMap<String, u64> = BTreeMap::new();
     for (reason, count) in refused {
@@ -116,9 +116,9 @@ fn by_known_reason(refused: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     known
 }
 
-/// The body within the limit.
+/// Cuts the body to the limit.
 fn cut_off(body: WatchedBody) -> WatchedBody {
-    // A byte that is no text became three.
+    // A byte that is not text has become three.
     const MOST: usize = 3 * LONGEST_BODY;
     let (text, before) = match body {
         WatchedBody::Shown { text, left_out } if text.len() > MOST => (text, left_out),
@@ -219,7 +219,7 @@ mod tests {
                 && seen.heads[0].from.len() < 10 * LONGEST_NAME
         );
         assert_eq!(seen.heads[0].channel.as_deref(), Some("\\u{202e}"));
-        // Whatever it invents is one reason.
+        // Whatever the process invents counts as one reason.
         assert_eq!(seen.refused, BTreeMap::from([(OTHER.to_owned(), 499_500)]));
     }
 

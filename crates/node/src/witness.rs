@@ -1,5 +1,5 @@
-//! The node as a witness of issuance logs (C2SP tlog-witness): it keeps the latest checkpoint of each, and cosigns only
-//! one that continues it.
+//! The node as a witness of issuance logs (C2SP tlog-witness): it keeps the latest checkpoint of each log, and cosigns
+//! only a checkpoint that continues it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use sealbus_transparency::{AddCheckpoint, Checkpoint, LogError, Note, Witness, W
 /// The folder of the kept checkpoints, in the node's state folder.
 const FOLDER: &str = "witness";
 
-/// The kept checkpoints: for each CA the file `NAME.checkpoint`, and `NAME.alarm` if the CA showed another log.
+/// The stored checkpoints: for each CA the file `NAME.checkpoint`, and `NAME.alarm` if the CA showed another log.
 pub(crate) struct Witnesses {
     folder: PathBuf,
     /// Checkpoints are judged one after another, in the order in which they came.
@@ -30,7 +30,7 @@ impl Witnesses {
         }
     }
 
-    /// Judges a checkpoint. It is on disk before its cosignature leaves.
+    /// Judges a checkpoint. It is on disk before its cosignature is sent.
     pub(crate) async fn cosign(
         &self,
         trust: Arc<Trust>,
@@ -100,7 +100,7 @@ fn judge(
         }
         Err(refusal) => return Err(bad(&refusal)),
     };
-    // Other signatures are not kept: nobody can lengthen the file.
+    // Other signatures are not stored, so that nobody can make the file longer.
     let note = request.note.signed_by(&[&key]).to_string();
     write_private(&path, note.as_bytes()).map_err(|error| storage(&path, &error))?;
     let certificate = credential.certificate().map_err(|error| bad(&error))?;

@@ -1,4 +1,4 @@
-//! Requests to the platform that are made again while they fail for a reason that may pass.
+//! Requests to the platform that are repeated while they fail for a reason that may pass.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use sealbus_control::Fault;
 /// The first pause before a request is made again. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks until there is an answer, or a fault after which it does not go on. No pause is longer than `longest_pause`.
+/// Asks until there is an answer, or a fault that repeating does not help. No pause is longer than `longest_pause`.
 ///
 /// # Errors
 /// The last fault.

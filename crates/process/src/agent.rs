@@ -47,12 +47,12 @@ pub enum Parting {
     Moved,
 }
 
-/// The fate of an agent that handed over its state.
+/// The fate of an agent that has handed over its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thawed {
     /// The move failed. The agent goes on here, with the messages it had.
     GoOn,
-    /// The agent goes on elsewhere, or the process ends. Here it is over.
+    /// The agent goes on elsewhere, or the process ends. In this process it has ended.
     Gone,
 }
 
@@ -62,14 +62,14 @@ const NO_WISH: u8 = 0;
 const FREEZE: u8 = 1;
 const STOP: u8 = 2;
 
-/// The process's state for each of its agents.
+/// The process's knowledge about one of its agents.
 pub(super) struct Entry {
     pub(super) aid: Aid,
     pub(super) number: u64,
-    /// The agent's outbox. After a failed move a new one takes its place.
+    /// The agent's outbox. A failed move replaces it.
     pub(super) outbox: ArcSwap<Outbox>,
     pub(super) standing: Mutex<CertificateStanding>,
-    /// The key of the long-lived identity that its certificates name. It does not change while the agent is here.
+    /// The key of the long-lived identity that the agent's certificates name. It stays the same while the agent is here.
     pub(super) identity: Option<LongLivedKey>,
     wish: AtomicU8,
     /// Tasks that wait for a wish, each with the number of places in which it waits.
@@ -143,7 +143,7 @@ impl Entry {
     }
 }
 
-/// The wish for one agent. This handle is separate, so that a task can wait for a wish and a message at once.
+/// The wish for one agent. This handle is separate, so that a task can wait for a wish and a message at the same time.
 #[derive(Clone)]
 pub struct Wishes(Arc<Entry>);
 
@@ -179,14 +179,14 @@ impl Wishes {
                 return Poll::Ready(value);
             }
             place.take(context.waker());
-            // This does not miss a wish that comes in between.
+            // A wish that comes in between is not missed.
             ready(self.0.wished()).map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
 }
 
-/// A place among the tasks that wait for a wish. It is smaller than the place of a [`tokio::sync::Notify`]; an idle
+/// A place among the tasks that wait for a wish. It is smaller than that of a [`tokio::sync::Notify`], of which an idle
 /// agent would hold several.
 struct WishPlace<'a> {
     entry: &'a Entry,
@@ -239,9 +239,9 @@ pub struct AgentHandle {
     entry: Arc<Entry>,
     outbox: Arc<Outbox>,
     mailbox: Mailbox,
-    /// The state that it brought from its former node.
+    /// The state that the agent brought from its former node.
     state: Option<Box<[u8]>>,
-    /// How the agent leaves, unless it just ended.
+    /// How the agent leaves; `None` if it just ends.
     parting: Option<Box<Parting>>,
 }
 
@@ -305,12 +305,12 @@ impl AgentHandle {
         &self.outbox
     }
 
-    /// A sending end for other tasks and threads. It outlives a failed move.
+    /// A sending end for other tasks and threads. It stays valid after a failed move.
     pub fn sender(&self) -> AgentSender {
         AgentSender::new(self.entry.clone())
     }
 
-    /// The agent's receiving end, with all its ways to read.
+    /// The agent's receiving end, with all its ways of reading.
     pub fn mailbox(&mut self) -> &mut Mailbox {
         &mut self.mailbox
     }
@@ -330,8 +330,8 @@ impl AgentHandle {
         Wishes(self.entry.clone())
     }
 
-    /// After the platform has given up this process: the next failure that the agent has not received, of a message that
-    /// was accepted and may not have arrived.
+    /// After the platform has given up this process: the next unread failure notice about a message that was accepted
+    /// and may not have arrived.
     pub fn try_receive_failure(&mut self) -> Option<ReceivedMessage> {
         self.process.bus().given_up()?;
         let is_failure = |received: &ReceivedMessage| {
@@ -341,8 +341,8 @@ impl AgentHandle {
         self.mailbox.try_receive_matching(is_failure)
     }
 
-    /// Calls `hook` at each new wish, and at each message that arrives after a receive attempt found none. The hook
-    /// runs on the thread that brings the news and must be quick; it may write to an eventfd, for example.
+    /// Calls `hook` at each new wish, and at each message that arrives after an attempt to receive found none. The hook
+    /// runs on the thread that brings the news and must be quick, such as a write to an eventfd.
     pub fn set_hook(&mut self, hook: impl Fn() + Send + Sync + 'static) {
         let hook: Hook = Arc::new(hook);
         *self.entry.hook.lock() = Some(hook.clone());
@@ -353,21 +353,21 @@ impl AgentHandle {
         self.mailbox.set_hook(move || hook());
     }
 
-    /// The state that its `save` hook returned at its former node. `None` the second time, and for an agent that did
-    /// not move.
+    /// The state that the agent's `save` hook returned at its former node. `None` if it was taken already, and for an
+    /// agent that did not move.
     pub fn take_state(&mut self) -> Option<Vec<u8>> {
         self.state.take().map(Vec::from)
     }
 
-    /// Begins the answer to [`Wish::Freeze`]: from now on the agent's subscriptions, including those that its tasks
-    /// read, hand out nothing and count nothing more as handled. An agent calls this before it saves its state. They go
-    /// on when [`hand_over`](Self::hand_over) says so, or after [`decline_move`](Self::decline_move).
+    /// Begins the answer to [`Wish::Freeze`]. From now on the agent's subscriptions, including those that its tasks
+    /// read, hand out nothing and count nothing more as handled. Call this before saving the state. They go on when
+    /// [`hand_over`](Self::hand_over) says so, or after [`decline_move`](Self::decline_move).
     pub fn come_to_rest(&self) {
         self.channels().rest(&self.entry.aid.name);
     }
 
     /// Answers [`Wish::Freeze`]: hands over the state and the unread messages, and waits for the outcome of the move.
-    /// The agent must be at rest: messages it sends or changes it makes from here on are lost if it moves.
+    /// The agent must be at rest: if it moves, messages that it sends and changes that it makes from here on are lost.
     pub async fn hand_over(&mut self, state: Vec<u8>) -> Thawed {
         self.come_to_rest();
         let thawed = self.until_thawed(state).await;
@@ -389,7 +389,7 @@ impl AgentHandle {
         let Some(drain) = rest.ready(state).await else {
             return Thawed::GoOn;
         };
-        // An empty, closed mailbox takes the place until there is a new one.
+        // An empty, closed mailbox stands in until there is a new one.
         let (_, empty) = sealbus_bus::mailbox(sealbus_bus::MailboxLimits::default());
         let resting = std::mem::replace(&mut self.mailbox, empty).rest();
         match drain.hand_over(resting).await {
@@ -422,9 +422,9 @@ impl AgentHandle {
         self.channels().undelivered(&self.entry.aid.name)
     }
 
-    /// Waits until the events that the agent has published on channels have arrived: a member of each group has them, and
-    /// every process with a subscription. Waits for `limit` at most, and names in the log the messages that have not
-    /// arrived. An agent that leaves in order waits for this before it [leaves](Self::leave).
+    /// Waits until the events that the agent has published on channels have arrived: at a member of each group, and at
+    /// every process with a subscription. Waits for `limit` at most, and names the messages that have not arrived in
+    /// the log. An agent that leaves in order waits for this before it [leaves](Self::leave).
     pub fn until_delivered(
         &self,
         limit: Duration,
@@ -445,8 +445,7 @@ impl AgentHandle {
 impl Drop for AgentHandle {
     fn drop(&mut self) {
         let parting = self.parting.as_deref().unwrap_or(&Parting::Ended);
-        // This happens while the agent is still attached, so that its unread messages find their way back to their
-        // senders.
+        // The agent is still attached at this point, so that its unread messages find their way back to their senders.
         let (_, empty) = sealbus_bus::mailbox(sealbus_bus::MailboxLimits::default());
         drop(std::mem::replace(&mut self.mailbox, empty));
         self.process.shared.remove(&self.entry, parting);

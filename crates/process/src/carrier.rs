@@ -15,7 +15,7 @@ use sealbus_control::host::Membership;
 use sealbus_control::{BrokerDescription, TransportDescription};
 
 /// How long an agent may take to become reachable at the broker. After this time its process counts as ready without
-/// it.
+/// the agent.
 const REACHABLE: Duration = Duration::from_secs(30);
 
 /// Opens the platform's transport as the transport of `bus`.
@@ -44,7 +44,7 @@ pub(super) async fn open(
     }
 }
 
-/// Waits until messages reach these agents, which are given by their whole names.
+/// Waits until these agents can get messages. They are given by their whole names.
 pub(super) async fn reachable(transport: &dyn Transport, agents: Vec<Arc<str>>) {
     for agent in agents {
         let Some(mut receives) = transport.receives(&agent) else {

@@ -18,7 +18,7 @@ use sealbus_control::host::Host;
 use sealbus_control::{Blob, Fault, Subject};
 use tokio::sync::Semaphore;
 
-/// Keys that are being certified at the same time. The others wait here, where no patience runs out.
+/// The most keys that are being certified at a time. The others wait here, where no time limit runs.
 const AT_ONCE: usize = 256;
 
 /// The reason why a key of this process was not certified.
@@ -31,10 +31,10 @@ pub enum CertificationError {
     /// The platform did not certify the key.
     #[error(transparent)]
     Refused(#[from] Fault),
-    /// The answer is not a certificate for this key.
+    /// The answer is not a valid certificate for this key.
     #[error("the platform sent an unusable certificate: {0}")]
     Unusable(#[from] CertificateError),
-    /// The answer is for another identity.
+    /// The certificate is for another identity.
     #[error("the platform sent a certificate for {found} where {expected} asked for one")]
     SomebodyElse {
         /// The identity that asked.
@@ -45,19 +45,19 @@ pub enum CertificationError {
     /// The name of the agent is not legal.
     #[error(transparent)]
     Name(#[from] IdentityError),
-    /// The certificate does not name the agent's long-lived identity, or names one that the agent lacks.
+    /// The certificate does not name the agent's long-lived identity, or names one that the agent does not have.
     #[error(
         "the platform sent a certificate for {0} with another long-lived identity than that of the agent, or without it; its Master may be of an older version"
     )]
     OtherIdentity(String),
-    /// The certificate has expired, by the clock here.
+    /// The certificate has expired, by the clock of this machine.
     #[error(
         "the platform sent a certificate that expired at {not_after}: the clock here says {now}; set one of the clocks right"
     )]
     Expired {
         /// The certificate's last valid second.
         not_after: sealbus_seal::Timestamp,
-        /// The time here.
+        /// The time on this machine.
         now: sealbus_seal::Timestamp,
     },
 }
@@ -71,12 +71,12 @@ pub(super) struct Certified {
     issuer: Option<Serial>,
     /// The key of the long-lived identity that the certificate names.
     pub(super) identity: Option<LongLivedKey>,
-    /// How long the certificate lives from now on.
+    /// How long the certificate is still valid.
     pub(super) lifetime: Duration,
 }
 
 impl Certified {
-    /// The standing of a certificate that came at `now` on the process's clock.
+    /// The standing of a certificate that arrived at `now` on the process's clock.
     pub(super) fn standing(&self, now: Duration) -> CertificateStanding {
         CertificateStanding::new(&self.certificate, self.issuer, now, self.lifetime)
     }
@@ -88,7 +88,7 @@ pub(super) struct Certifier {
     platform: PlatformName,
     /// The algorithm of the platform's signatures.
     signatures: SignatureAlgorithm,
-    /// The keys of long-lived identities for agents that are opened without one, by their local names.
+    /// The keys of long-lived identities for agents that are opened without one, by local name.
     identities: Mutex<HashMap<String, LongLivedKey>>,
     /// A chain of the latest authority. All chains under it share one copy of the certificates above the leaf.
     issuers: Mutex<Option<CertificateChain>>,
@@ -111,7 +111,7 @@ impl Certifier {
         }
     }
 
-    /// An agent of this name has this long-lived identity, if it is opened without one.
+    /// Sets the long-lived identity for an agent of this name that is opened without one.
     pub(super) fn identify(&self, agent: &str, key: LongLivedKey) {
         self.identities.lock().insert(agent.to_owned(), key);
     }
@@ -120,7 +120,7 @@ impl Certifier {
         self.identities.lock().get(agent).cloned()
     }
 
-    /// Makes a key and has it certified for `subject`, with this long-lived identity. Logs call it `who`.
+    /// Makes a key and has it certified for `subject`, with this long-lived identity. `who` is the name for logs.
     pub(super) async fn request_certificate(
         &self,
         subject: Subject,
@@ -141,7 +141,7 @@ impl Certifier {
             _ => None,
         };
         let request = key.signing_request_with(public, stated.as_ref())?;
-        // The six steps are logged once. Renewals, which never end, are logged by their outcome.
+        // The six steps are logged once. For renewals, which never end, only the outcome is logged.
         if !renewal {
             tracing::info!(target: "sealbus::certification", step = 3, agent = who,
                 key = %key.public_key(), "made a key pair in this process");

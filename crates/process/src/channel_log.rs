@@ -1,5 +1,5 @@
-//! Persistent channels in a process. Its events go to its node batch by batch, and through this node it reads the logs
-//! of all nodes.
+//! Persistent channels in a process. The process sends its events to its node in batches, and reads the logs of all
+//! nodes through that node.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct NodeLogs {
     host: Arc<dyn Host>,
     /// This process's own node.
     node: Arc<str>,
-    /// The nodes that it named last, and itself.
+    /// The nodes that it named last, including itself.
     nodes: Mutex<BTreeSet<Arc<str>>>,
     bus: WeakBus,
     trust: Arc<Trust>,
@@ -46,7 +46,7 @@ pub(super) struct NodeLogs {
 impl NodeLogs {
     /// Opens a way to the logs. Submitted events go on as long as the way is held.
     ///
-    /// `trust` proves the authors of events. `level`: the platform's.
+    /// `trust` proves the authors of events. `level` is the platform's.
     pub(super) fn start(
         host: Arc<dyn Host>,
         bus: WeakBus,
@@ -92,7 +92,7 @@ fn micros(time: SystemTime) -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The part of an agent's name by which its node knows it.
+/// The part of an agent's name by which its node knows the agent.
 fn local(agent: &str) -> String {
     split_name(agent).0.to_owned()
 }

@@ -6,7 +6,8 @@ use arc_swap::ArcSwap;
 use sealbus_bus::Outbox;
 use sealbus_fipa::AclMessage;
 
-/// Decides about each message that an agent sends through an [`AgentSender`](super::AgentSender): for tests, which lose and delay some.
+/// Decides about each message that an agent sends through an [`AgentSender`](super::AgentSender). For tests, which lose
+/// and delay some messages.
 pub trait Interceptor: Send + Sync {
     /// Takes a message on its way to an outbox, and returns the messages to send now.
     fn intercept(

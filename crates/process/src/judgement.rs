@@ -1,4 +1,4 @@
-//! Judges whether a waiting letter may still be delivered, by the rules and revocations in force, which may be younger
+//! Judges whether a waiting letter may still be delivered, by the rules and revocations in force. These may be newer
 //! than the letter.
 
 use sealbus_bus::{ExplainedRefusal, Permit, Provenance, ReceivedMessage, RefusalReason, level_of};
@@ -14,8 +14,7 @@ impl Shared {
     ///
     /// The letter's sender was proved when the letter was kept. So the letter stays valid if the sender's certificate
     /// has expired since, or was given back because the agent ended or moved. Messages that an agent sent before an
-    /// operator revoked it are no longer delivered, because the operator does not know since when another party has had
-    /// the key.
+    /// operator revoked it are not delivered, because nobody knows since when another party has had the key.
     ///
     /// # Errors
     /// The reason why the letter may not be delivered.
@@ -83,7 +82,7 @@ impl Shared {
     /// Opens a message that waited for `receiver`, if it is sealed. A refusal is noted.
     ///
     /// # Errors
-    /// The reason why it may not be delivered.
+    /// The reason why the message may not be delivered.
     pub(super) fn opened(
         &self,
         message: ReceivedMessage,
@@ -108,7 +107,7 @@ impl Shared {
         })
     }
 
-    /// The revocation by an operator, after `posted`, of the agent that sent a letter then.
+    /// The operator's revocation, after `posted`, of the agent that sent a letter at that time.
     fn revoked_since(&self, sender: &Identity, posted: UnixMillis) -> Option<Denial> {
         let lists = self.trust.deny_lists();
         lists

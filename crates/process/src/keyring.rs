@@ -1,5 +1,5 @@
 //! The keys with which the agents of a process open sealed messages. The process has one key at a time, and each of its
-//! agents states it as its own. Old keys are forgotten, because a thief of a key reads all that was sealed to it.
+//! agents states it as its own. Old keys are forgotten, because a thief of a key can read everything that was sealed to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use sealbus_seal::Timestamp;
 use sealbus_seal::encryption::{EncryptionError, EncryptionKey, EncryptionKeyId};
 use zeroize::Zeroizing;
 
-/// How long a key is kept after the last certificate under which it was stated has ended. Messages that wait on a node
-/// for that long still open.
+/// How long a key is kept after the end of the last certificate under which it was stated. Messages that wait on a node
+/// for that long can still be opened.
 pub(super) const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// The minimum time for which the keys of a program's former run are kept, so that the messages that waited for it can arrive.
+/// The least time for which the keys of a program's former run are kept, so that messages that waited for it can arrive.
 const KEPT_AFTER_START: Duration = Duration::from_secs(3600);
-/// A key is stated for at least that long, so that there are few at a time.
+/// The least time for which a key is stated, so that there are few keys at a time.
 const SHORTEST_USE: Duration = Duration::from_secs(30 * 60);
-/// Most keys.
+/// The most keys.
 const MOST: usize = 64;
 
 /// The first bytes of the file.
 const BEGINNING: &[u8] = b"sealbus encryption keys v1\n";
 /// The bytes of a key in the file.
 const LENGTH: usize = 2432;
-/// The times before each key.
+/// The length of the times before each key, in bytes.
 const TIMES: usize = 16;
 
 /// The keys of a process.
 #[derive(Default)]
 pub(super) struct Keyring {
-    /// The latest last.
+    /// The keys, latest last.
     keys: Vec<StatedKey>,
 }
 
@@ -36,17 +36,17 @@ struct StatedKey {
     id: EncryptionKeyId,
     key: Arc<EncryptionKey>,
     made: Timestamp,
-    /// When the last certificate ends under which the key was stated.
+    /// The end of the last certificate under which the key was stated.
     stated_until: Timestamp,
 }
 
-/// The file has another form.
+/// The file does not have this form.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a file of encryption keys")]
 pub(super) struct NotAKeyring;
 
 impl Keyring {
-    /// The key to be stated under a certificate that ends at `until` and lives for `lifetime`; and whether it is new.
+    /// The key to state under a certificate that ends at `until` and lives for `lifetime`; and whether it is new.
     pub(super) fn for_certificate(
         &mut self,
         until: Timestamp,
@@ -88,14 +88,14 @@ impl Keyring {
         Some(held.key.clone())
     }
 
-    /// Forgets the keys that are over. Returns whether there were any.
+    /// Forgets keys that have expired. Returns whether there were any.
     pub(super) fn forget(&mut self, now: Timestamp) -> bool {
         let before = self.keys.len();
         self.keys.retain(|held| now <= held.stated_until.plus(KEPT));
         self.keys.len() < before
     }
 
-    /// Takes over the keys of a former life, which are older than its own.
+    /// Takes over the keys of a former run, which are older than its own.
     pub(super) fn take_over(&mut self, former: Self, now: Timestamp) {
         let own = std::mem::take(&mut self.keys);
         let least = now.plus(KEPT_AFTER_START).minus(KEPT);
@@ -112,7 +112,7 @@ impl Keyring {
         self.keys.drain(..excess);
     }
 
-    /// The keys as bytes, for a file that only this user reads.
+    /// The keys as bytes, for a file that only this user can read.
     pub(super) fn to_bytes(&self) -> Result<Zeroizing<Vec<u8>>, EncryptionError> {
         let length = BEGINNING.len() + self.keys.len() * (TIMES + LENGTH);
         let mut bytes = Zeroizing::new(Vec::with_capacity(length));
@@ -126,7 +126,7 @@ impl Keyring {
         Ok(bytes)
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    /// Reads the bytes that [`to_bytes`](Self::to_bytes) wrote.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, NotAKeyring> {
         let mut rest = bytes.strip_prefix(BEGINNING).ok_or(NotAKeyring)?;
         let mut keyring = Self::default();

@@ -9,14 +9,15 @@ use sealbus_files::{create_private, read_private};
 use sealbus_seal::{Fingerprint, KeyError, KeyPair};
 use zeroize::Zeroizing;
 
-/// A key takes about 120 bytes.
+/// The longest file that is read, in bytes. A key takes about 120.
 const LONGEST_FILE: usize = 4096;
 
-/// The key of a long-lived identity. It signs in this process for each certificate of the agent, and goes nowhere.
+/// The key of a long-lived identity. It signs in this process for each certificate of the agent, and never leaves the
+/// process.
 #[derive(Clone)]
 pub struct LongLivedKey(Arc<KeyPair>);
 
-/// The reason why there is no key of a long-lived identity.
+/// Why there is no key of a long-lived identity.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LongLivedKeyError {
@@ -28,7 +29,7 @@ pub enum LongLivedKeyError {
         /// The system's error.
         error: io::Error,
     },
-    /// The file is no key.
+    /// The file does not contain such a key.
     #[error("the long-lived identity in {}: {error}", path.display())]
     Key {
         /// The file.
@@ -42,7 +43,7 @@ impl LongLivedKey {
     /// Makes a key in a new file (PKCS#8 PEM), which only its owner can read.
     ///
     /// # Errors
-    /// If there is such a file, or it cannot be made.
+    /// If the file exists already, or cannot be made.
     pub fn create(path: &Path) -> Result<Self, LongLivedKeyError> {
         let key = KeyPair::generate().map_err(|error| LongLivedKeyError::Key {
             path: path.to_owned(),
@@ -55,7 +56,7 @@ impl LongLivedKey {
     /// Reads the key from its file.
     ///
     /// # Errors
-    /// If the file is not there, is no Ed25519 key in PKCS#8 PEM, or can be read by other users.
+    /// If the file does not exist, is not an Ed25519 key in PKCS#8 PEM, or can be read by other users.
     pub fn read(path: &Path) -> Result<Self, LongLivedKeyError> {
         let bytes = Zeroizing::new(read_private(path, LONGEST_FILE).map_err(at(path))?);
         let text = std::str::from_utf8(&bytes).unwrap_or_default();
@@ -66,7 +67,7 @@ impl LongLivedKey {
         Ok(Self(Arc::new(key)))
     }
 
-    /// The fingerprint, by which others know the identity.
+    /// The fingerprint by which others know the identity.
     pub fn fingerprint(&self) -> Fingerprint {
         self.0.public_key().fingerprint()
     }

@@ -18,7 +18,7 @@ use sealbus_control::host::Host;
 use sealbus_control::names::SYSTEM_AGENTS;
 use sealbus_control::{DirectoryChange, EndedProcess, ProcessContact, Rules};
 
-/// The platform, to which the process says that its agents use channels.
+/// The platform, to which the process reports that its agents use channels.
 pub(super) struct Registrar(pub(super) Arc<dyn Host>);
 
 impl ChannelRegistrar for Registrar {
@@ -46,8 +46,8 @@ impl Shared {
     /// Tells the bus of all present processes whose agents use channels. Any other process that the bus knows has ended.
     pub(super) fn processes_are(&self, processes: Option<Vec<ProcessContact>>) {
         let channels = Channels::of(&self.bus);
-        // A node that does not know at present cannot say that there is none. It may have forgotten that this process is
-        // to be told.
+        // A node that does not know the processes now cannot say that there are none. It may have forgotten that this
+        // process wants to be told.
         let Some(processes) = processes else {
             return channels.register_again();
         };
@@ -64,7 +64,7 @@ impl Shared {
         channels.acquainted();
     }
 
-    /// Looks anew for agents that have moved.
+    /// Looks again for agents that have moved.
     pub(super) fn directory_changed(&self, changes: &[DirectoryChange]) {
         for change in changes {
             if change.agent == sealbus_bus::GATEWAY {
@@ -110,8 +110,8 @@ impl Shared {
         }
     }
 
-    /// Obeys the rules for all processes. The manifest was checked. If a part cannot be obeyed all the same, the former
-    /// one stays in force.
+    /// Obeys the rules for all processes. The manifest was checked. If a part still cannot be obeyed, the former one
+    /// stays in force.
     pub(super) fn obey_rules(&self, rules: &Rules) {
         let channels = Channels::of(&self.bus);
         let mut services = SYSTEM_AGENTS.to_vec();

@@ -1,4 +1,4 @@
-//! Requests for the node to keep items: in order, one after another, and again until the node has answered.
+//! Requests to the node to keep items: in order, one after another, and repeated until the node has answered.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use tokio::sync::{mpsc, oneshot};
 
 use sealbus_control::{Fault, FaultCode};
 
-/// Most items that wait for the node.
+/// The most items that wait for the node.
 const MOST_WAITING: usize = 4096;
 /// The pause before the node is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 type Answered<A> = oneshot::Sender<Result<A, NotKept>>;
 
-/// The handling of the items of a [`NodeQueue`].
+/// How the items of a [`NodeQueue`] are handled.
 pub(super) trait Keeper: Send + Sync + 'static {
-    /// The message to keep.
+    /// The item to keep.
     type Item: Send + 'static;
-    /// A numbered item in the node's form. The number lets the node recognise items that it has had.
+    /// A numbered item in the node's form. The number lets the node recognise items that it has had already.
     type Prepared: Clone + Send + Sync + 'static;
     /// The node's answer about an item that it keeps.
     type Answer: Send + 'static;
 
-    /// Most items and bytes of one request; a single item may have more bytes.
+    /// The most items and bytes of one request. A single item may have more bytes.
     const MOST: (usize, usize);
 
-    /// Bytes of an item.
+    /// The size of an item, in bytes.
     fn size(item: &Self::Item) -> usize;
 
     /// Prepares an item. Returns it with its expiry, or the reason why it cannot be kept.
@@ -124,7 +124,7 @@ impl<K: Keeper> Carrying<K> {
     }
 }
 
-/// Asks the node once. Returns the items that must be sent again. The node recognises items that it has had.
+/// Asks the node once. Returns the items that must be sent again. The node recognises items that it has had already.
 async fn give<K: Keeper>(keeper: &K, batch: Vec<Posted<K>>) -> Vec<Posted<K>> {
     let items: Vec<K::Prepared> = batch.iter().map(|posted| posted.item.clone()).collect();
     let answers = match keeper.ask(items).await {
@@ -154,7 +154,7 @@ fn refuse<K: Keeper>(batch: Vec<Posted<K>>, fault: &Fault) -> Vec<Posted<K>> {
     Vec::new()
 }
 
-/// The entries that have not expired and that a task still waits for.
+/// The items that have not expired and that a task still waits for.
 fn still_wanted<K: Keeper>(batch: Vec<Posted<K>>) -> Vec<Posted<K>> {
     let now = Moment::now();
     let mut waits = Vec::with_capacity(batch.len());

@@ -1,5 +1,5 @@
 //! The record of what agents of this process receive: messages with their authors' proofs go to the node, which keeps
-//! them for those who need evidence later.
+//! them for people who need evidence later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,14 +18,14 @@ use tokio::sync::mpsc;
 
 use super::again::again;
 
-/// Most bytes of messages that wait for the node.
+/// The most bytes of messages that wait for the node.
 const MOST_WAITING: usize = 64 << 20;
-/// Most messages, and bytes of them, in one request.
+/// The most messages, and the most bytes of them, in one request.
 const MOST_AT_ONCE: (usize, usize) = (256, 4 << 20);
 /// The longest pause before the node is asked again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Sees what arrives, and sends it to the node.
+/// Sees arriving messages, and sends them to the node.
 pub(super) struct Recorder {
     /// The agents whose received messages are recorded.
     agents: RwLock<Vec<String>>,
@@ -41,7 +41,7 @@ struct Unsent {
 }
 
 impl Recorder {
-    /// A recorder that records nothing before it is told.
+    /// A recorder that records nothing until it is told to.
     pub(super) fn start(host: Arc<dyn Host>) -> Arc<Self> {
         let (queue, messages) = mpsc::unbounded_channel();
         let waiting = Arc::new(Unsent::default());
@@ -66,7 +66,7 @@ impl Recorder {
 
 impl Watcher for Recorder {
     fn arrived(&self, arrival: &Arrival<'_>) {
-        // The log of a persistent channel keeps its messages.
+        // The log of a persistent channel keeps its messages anyway.
         if arrival.channel.is_some()
             || arrival.message.provenance().evidence().is_none()
             || !is_named(&self.agents.read(), arrival.receiver)
@@ -79,7 +79,7 @@ impl Watcher for Recorder {
             return;
         }
         self.waiting.bytes.fetch_add(size, Ordering::Relaxed);
-        // It fails only when the process ends.
+        // This fails only when the process ends.
         let _ = self
             .queue
             .send((arrival.receiver.into(), arrival.message.clone()));

@@ -1,4 +1,4 @@
-//! The times of renewal: at half a certificate's life, spread by jitter, and again soon after a failure.
+//! The times of renewal: at half of a certificate's life, spread by jitter, and again soon after a failure.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
@@ -17,8 +17,8 @@ impl Schedule {
         self.due.insert((at, holder));
     }
 
-    /// Forgets a certificate. `at` is the value given to [`insert`](Self::insert). Returns false if it was not due
-    /// then.
+    /// Forgets a certificate. `at` is the value given to [`insert`](Self::insert). Returns false if it was not due at
+    /// that time.
     pub(super) fn remove(&mut self, at: Duration, holder: u64) -> bool {
         self.due.remove(&(at, holder))
     }
@@ -37,21 +37,20 @@ impl Schedule {
 }
 
 /// The time after issue at which to renew a certificate that lives for `lifetime`: 45 to 55 % of it. `jitter` (0 to 1)
-/// chooses within this range, so that certificates issued together are not renewed together.
+/// selects a time in this range, so that certificates issued together are not renewed together.
 pub(super) fn after_issue(lifetime: Duration, jitter: f64) -> Duration {
     lifetime.mul_f64(0.45 + 0.1 * jitter.clamp(0.0, 1.0))
 }
 
 /// The time to wait after `failures` failed attempts in a row, with `remaining` life left. It begins short and doubles.
-/// It is never longer than a quarter of the remaining life or a minute, and never shorter than a tenth of a second.
+/// It is at most a quarter of the remaining life and at most a minute, and at least a tenth of a second.
 pub(super) fn after_failure(failures: u32, remaining: Duration, jitter: f64) -> Duration {
     const SHORTEST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(60);
     let doubled =
         Duration::from_millis(250).saturating_mul(1 << failures.saturating_sub(1).min(10));
     let wait = doubled.mul_f64(0.75 + 0.5 * jitter.clamp(0.0, 1.0));
-    // An expired certificate deserves as many attempts as one with little life left, because the platform may come
-    // back.
+    // An expired certificate gets as many attempts as one with little life left, because the platform may come back.
     let share = if remaining.is_zero() {
         LONGEST
     } else {

@@ -1,5 +1,5 @@
-//! Reports of the process to the platform about its agents: in order, one after another, and again until the platform
-//! takes each.
+//! Reports of the process to the platform about its agents: in order, one after another, and each repeated until the
+//! platform takes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,17 +21,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The reports of one process.
 pub(super) struct Reports {
-    /// None once the process closes.
+    /// `None` once the process closes.
     queue: Mutex<Option<mpsc::UnboundedSender<Item>>>,
     reporter: Mutex<Option<JoinHandle<()>>>,
-    /// The number of queued reports that say that an agent has left.
+    /// The number of queued reports that an agent has left.
     departures: Arc<AtomicUsize>,
 }
 
 struct Item {
-    /// None for a marker, which waits only for the reports before it.
+    /// `None` for a marker, which only waits for the reports before it.
     report: Option<(String, AgentReport)>,
-    /// Told once the platform took the report or refused it.
+    /// Told once the platform has taken the report or refused it.
     taken: Option<oneshot::Sender<()>>,
 }
 
@@ -59,13 +59,13 @@ impl Reports {
         });
     }
 
-    /// Queues a report, and waits until the platform took it or refused it.
+    /// Queues a report, and waits until the platform has taken it or refused it.
     pub(super) async fn tell(&self, agent: &str, report: AgentReport) {
         self.put_and_wait(Some((agent.to_owned(), report))).await;
     }
 
-    /// Waits until the platform knows which agents have left. Otherwise a report about an agent that left could be
-    /// taken for one about the next agent of its name.
+    /// Waits until the platform knows which agents have left. Otherwise it could take a report about such an agent for
+    /// one about the next agent of its name.
     pub(super) async fn departures_told(&self) {
         if self.departures.load(Ordering::Relaxed) > 0 {
             self.put_and_wait(None).await;
@@ -78,20 +78,20 @@ impl Reports {
             report,
             taken: Some(taken),
         });
-        // An error means that the process is closing, and then nobody is told any more.
+        // An error means that the process is closing, so nobody will be told.
         let _ = told.await;
     }
 
     fn put(&self, item: Item) {
         if let Some(queue) = &*self.queue.lock() {
-            // This fails only if the reporter has ended, and then there is nobody left to tell.
+            // This fails only if the reporter has ended, so nobody is left to be told.
             let _ = queue.send(item);
         }
     }
 
     /// Takes no more reports, and waits a while for the queued ones.
     pub(super) async fn close(&self) {
-        // Without its sender the reporter ends when it has sent all reports.
+        // When its sender is dropped, the reporter ends after it has sent all reports.
         self.queue.lock().take();
         let reporter = self.reporter.lock().take();
         if let Some(reporter) = reporter

@@ -31,7 +31,7 @@ impl DirectoryResolver {
             Some((local, platform)) if platform == self.platform.as_str() => {
                 (local, Location::Unknown)
             }
-            // Other platforms are reached through the gateway, which is an agent of this platform.
+            // The gateway, which is an agent of this platform, leads to other platforms.
             _ if is_foreign(agent, &self.platform) => (GATEWAY, Location::NoGateway),
             _ => return Ok(Location::Unknown),
         };
@@ -54,7 +54,7 @@ impl Resolver for DirectoryResolver {
     }
 }
 
-/// The endpoint to which the mesh connects for a process.
+/// The endpoint of a process, to which the mesh connects.
 fn endpoint(platform: &PlatformName, contact: &ProcessContact) -> Result<ProcessEndpoint, String> {
     let process = contact
         .process

@@ -1,4 +1,4 @@
-//! An agent that will move comes to rest, hands over its unread messages, and waits for the outcome.
+//! An agent that will move: it comes to rest, hands over its unread messages, and waits for the outcome.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub(super) struct Rest {
     pub(super) to: mpsc::UnboundedSender<AtRest>,
 }
 
-/// An agent's report.
+/// An agent's report that it is at rest, or that it cannot be moved.
 pub(super) struct AtRest {
     pub(super) number: u64,
     /// The state at rest, or the reason why the agent cannot be moved.

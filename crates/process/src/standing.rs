@@ -7,13 +7,13 @@ use sealbus_seal::{CLOCK_SKEW, Certificate, Identity, Renewed, Serial, Timestamp
 
 use super::renewal::{after_failure, after_issue, jitter};
 
-/// The standing of the certificate of the process or of one of its agents. Its times are on the process's clock.
+/// The standing of the certificate of the process or of one of its agents. Its times are those of the process's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CertificateStanding {
     serial: Serial,
-    /// The serial number of the CA's certificate, under which this one was signed.
+    /// The serial number of the CA certificate under which it was signed.
     issuer: Option<Serial>,
-    /// The certificate that it renews, if that was done without knowledge of the platform's state.
+    /// The certificate that it renews, if it was renewed without knowledge of the platform's state.
     renews: Option<Renewed>,
     not_before: Timestamp,
     not_after: Timestamp,
@@ -21,7 +21,7 @@ pub(super) struct CertificateStanding {
     pub(super) due: Duration,
     /// When it expires.
     pub(super) expires: Duration,
-    /// Failed attempts to renew it, in a row.
+    /// The number of failed attempts to renew it, in a row.
     failures: u32,
 }
 
@@ -45,12 +45,12 @@ impl CertificateStanding {
         }
     }
 
-    /// Whether it is valid at `now`, by the clock of the day.
+    /// Whether it is valid at `now`, by the wall clock.
     pub(super) fn holds_at(&self, now: Timestamp) -> bool {
         self.not_before <= now.plus(CLOCK_SKEW) && now <= self.not_after
     }
 
-    /// Whether the CA that issued it was revoked. Nobody believes it then, and the CA that certifies now issues another.
+    /// Whether the CA that issued it was revoked. Then nobody believes it, and the present CA issues another one.
     pub(super) fn lost_its_issuer<'a>(
         &self,
         lists: impl IntoIterator<Item = &'a DenyList>,
@@ -71,8 +71,8 @@ impl CertificateStanding {
         }
     }
 
-    /// The standing of a certificate that is no use although it came just now, in place of one with the `former` standing: it was
-    /// another failed attempt.
+    /// The standing of a certificate that is useless although it has just come, in place of one with the `former`
+    /// standing. It counts as another failed attempt.
     pub(super) fn useless_after(
         self,
         former: Option<CertificateStanding>,

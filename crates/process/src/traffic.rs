@@ -14,24 +14,24 @@ use sealbus_control::traffic::{
     MOST_CHANNELS, MOST_HEADS, MessageHead, ProcessTraffic, TapEntry, Watch, WatchedBody, is_named,
 };
 
-/// Most readers that watch at the same time.
+/// The most readers that watch at the same time.
 const MOST_WATCHES: usize = 8;
 
 /// The watches of this process.
 #[derive(Default)]
 pub(super) struct Watches {
     open: Mutex<Vec<Watching>>,
-    /// The agents of which watchers see less.
+    /// The agents about whom watchers see less.
     private: RwLock<TapEntry>,
 }
 
 struct Watching {
     watch: Watch,
     pattern: Option<ChannelPattern>,
-    /// When it ends, unless it is asked for again.
+    /// When the watch ends, unless it is requested again.
     until: Instant,
     heads: VecDeque<MessageHead>,
-    /// Bodies among the heads.
+    /// The number of bodies among the heads.
     bodies: usize,
     skipped: u64,
 }
@@ -137,7 +137,7 @@ fn head(arrival: &Arrival<'_>) -> MessageHead {
 }
 
 impl Watches {
-    /// Shows less of these agents from now on. Messages that watchers did not fetch yet are gone.
+    /// From now on, shows less about these agents. Messages that watchers have not fetched yet are discarded.
     pub(super) fn obey(&self, private: &TapEntry) {
         if *self.private.read() != *private {
             private.clone_into(&mut self.private.write());
@@ -147,8 +147,8 @@ impl Watches {
         }
     }
 
-    /// Begins a watch, or lets it go on. Returns the heads since the last time, and the number of messages that were not
-    /// looked at.
+    /// Begins or continues a watch. Returns the heads since the last time, and the number of messages that were left
+    /// out.
     fn go_on(self: &Arc<Self>, bus: &Bus, watch: Watch, now: Instant) -> (Vec<MessageHead>, u64) {
         let mut watches = self.open.lock();
         let until = now + LEASE;
@@ -178,7 +178,7 @@ impl Watches {
         (Vec::new(), 0)
     }
 
-    /// Ends the watches that nobody asked for again.
+    /// Ends the watches that nobody has requested again.
     pub(super) fn end_overdue(self: &Arc<Self>, bus: &Bus, now: Instant) {
         if !bus.tap().is_open() {
             return;
@@ -267,7 +267,7 @@ fn channels(bus: &Bus) -> Vec<ChannelTraffic> {
     traffic.collect()
 }
 
-/// The `most` entries that `rank` highest, and the number of those left out.
+/// The `most` entries with the highest `rank`, and the number of those left out.
 fn busiest<T>(mut all: Vec<T>, most: usize, rank: impl Fn(&T) -> u64) -> (Vec<T>, u64) {
     let left_out = all.len().saturating_sub(most);
     if left_out > 0 {
@@ -347,7 +347,7 @@ mod tests {
             ("cfp", Some("c7"))
         );
         assert_eq!(head.provenance, "same-process");
-        // The other reader loses nothing by it, and nothing is shown twice.
+        // The other reader loses nothing because of this, and nothing is shown twice.
         assert_eq!(observe(&bus, &watches, Some(all.clone())).heads.len(), 2);
         assert!(observe(&bus, &watches, Some(all.clone())).heads.is_empty());
 
@@ -414,7 +414,7 @@ mod tests {
             ]
         );
 
-        // Bodies beyond the limit are named as left out, and the next answer has room again.
+        // Bodies beyond the limit are reported as left out, and the next answer has room again.
         for _ in 0..=MOST_BODIES {
             say(&ann, "ben@factory", "x").await;
         }
@@ -425,7 +425,7 @@ mod tests {
         let seen = observe(&bus, &watches, Some(bodies.clone())).heads;
         assert_eq!(seen[0].body, Some(WatchedBody::of(b"y")));
 
-        // A manifest that says more about privacy takes back what no watcher has fetched.
+        // A manifest with stricter privacy takes back messages that no watcher has fetched.
         say(&ann, "ben@factory", "too late").await;
         watches.obey(&TapEntry {
             none: vec!["ben".to_owned()],

@@ -18,10 +18,10 @@ struct Believed {
 }
 
 impl Author {
-    /// Believes the owner of a certificate to be the author of what its key signed at the time `then`: the whole chain was
-    /// valid at that time, and its CA proves that the certificate is in the issuance log.
+    /// Checks that the owner of a certificate is the author of messages that its key signed at the time `then`: the whole
+    /// chain was valid at that time, and its CA proves that the certificate is in the issuance log.
     ///
-    /// Deny lists are not asked: see [`Trust::verify_as_of`].
+    /// This asks no deny lists: see [`Trust::verify_as_of`].
     ///
     /// # Errors
     /// [`NotAnAuthor`].

@@ -21,7 +21,7 @@ pub struct Signer {
     credential: Arc<Credential>,
     key: Arc<BatchKey>,
     delegation: BatchKeyDelegation,
-    /// Its count is 0.
+    /// The entry of the author's next messages. Its count is 0.
     entry: AuthorEntry,
     next: AtomicU64,
 }
@@ -84,8 +84,8 @@ impl Signer {
     }
 
     /// Signs one statement, given by its [hash](crate::Statement::hash). Returns its evidence in the form that
-    /// [`Evidence::decode`](crate::Evidence::decode) reads. Meant for what is kept or waits: a message that goes at
-    /// once is signed with others.
+    /// [`Evidence::decode`](crate::Evidence::decode) reads. Use this for messages that are kept or wait. A message that
+    /// goes at once is signed with others.
     ///
     /// # Errors
     /// [`SignError`] if the key cannot sign.

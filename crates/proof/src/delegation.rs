@@ -11,8 +11,9 @@ use crate::statement::{Certified, delegation};
 /// Bytes of the longest delegation.
 pub const LONGEST_DELEGATION: usize = 1 + LONGEST.key_length() + LONGEST.signature_length();
 
-/// An agent's word, signed with the key for proofs of one of its certificates, that a batch key signs for the holder of this
-/// certificate. It ends with the certificate. Both keys are of one algorithm. Clones share the signature.
+/// An agent's word that a batch key signs for the holder of one of its certificates. The agent signs this word with the key
+/// for proofs of the certificate. The delegation ends with the certificate. Both keys are of one algorithm. Clones share the
+/// signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchKeyDelegation {
     pub(crate) key: BatchPublicKey,

@@ -14,9 +14,9 @@ use crate::file::{DisclosedLine, EvidenceLine, MessageLine, at, hexadecimal, who
 
 /// The performative of the outer message.
 const SEALED: &str = "sealed";
-/// The versions of the content of a sealed message, and the bytes of each before the commitment. The first has the key and the
-/// encapsulated secret, the second the name of the secret, both then the number. The content of a sealed event may begin with the
-/// same byte, and has its commitment elsewhere: words are disclosed of direct messages alone.
+/// The versions of the content of a sealed message, each with the number of bytes before the commitment. The first version has
+/// the key and the encapsulated secret, the second has the name of the secret. In both, the number follows. The content of a
+/// sealed event may begin with the same byte, but has its commitment elsewhere, so only words of direct messages are disclosed.
 const FORMS: [(u8, usize); 2] = [
     (3, 1 + EncryptionKeyId::LENGTH + Encapsulation::LENGTH + 4),
     (4, 1 + 8 + 4),
@@ -24,7 +24,7 @@ const FORMS: [(u8, usize); 2] = [
 
 /// The words inside a sealed message, with the salt of its author's commitment to them. Its text form is a line of JSON.
 ///
-/// Whoever has it can read the words, and show others that the author wrote them: [`disclose`] puts them into a file of
+/// Its holder can read the words, and show others that the author wrote them: [`disclose`] puts them into a file of
 /// evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,7 +80,8 @@ fn commitment_of(salt: &Blob, inside: &Blob) -> Option<Commitment> {
     Some(Commitment::new(&Salt::from_bytes(salt), &inside.0))
 }
 
-/// The commitment in a sealed direct message; none if the message is no such one. `channel` is that of its line.
+/// The commitment in a sealed direct message; none if it is another message. `channel` is the channel of the message's
+/// line.
 fn commitment_in(outer: &AclMessageRef<'_>, channel: Option<&str>) -> Option<Commitment> {
     let content = outer.content_bytes()?;
     if channel.is_some() || !outer.is_act(SEALED) {
@@ -176,7 +177,7 @@ fn check_line(
     Ok((line.message, words))
 }
 
-/// The same file of evidence with the words of sealed messages in it. Words that it has already stay.
+/// The same file of evidence with the words of sealed messages in it. Words that the file has already stay.
 ///
 /// # Errors
 /// [`NotDisclosed`] if the file is damaged, or the words are not those of one of its messages.

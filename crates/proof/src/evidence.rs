@@ -18,8 +18,7 @@ use crate::verifier::Verifier;
 /// Bytes of the longest evidence in its encoded form.
 pub const LONGEST_EVIDENCE: usize = LONGEST_CHAIN + LONGEST_PROOF;
 
-/// A batch of which a [`Verifier`](crate::Verifier) has found the signature true, with the messages of its authors that
-/// are believed.
+/// A batch whose signature a [`Verifier`](crate::Verifier) has found true, with the messages of its believed authors.
 #[derive(Debug)]
 pub struct ProvedBatch {
     batch: SignedBatch,
@@ -53,7 +52,8 @@ impl ProvedBatch {
         })
     }
 
-    /// The evidence of the message at `place` among those of the author that is `author`th of the believed ones.
+    /// The evidence of one message. `author` is the place of its author among the believed ones, and `place` is its own
+    /// place among the author's messages.
     ///
     /// # Errors
     /// [`SignError::NotInBatch`] if there is no such message.
@@ -196,7 +196,7 @@ impl Evidence {
     /// [hash](crate::Statement::hash): certificates and proof as of the time that the proof states. `now` is the time
     /// here in milliseconds since 1970-01-01T00:00:00Z.
     ///
-    /// Deny lists are not asked: see [`Trust::verify_as_of`].
+    /// This asks no deny lists: see [`Trust::verify_as_of`].
     ///
     /// # Errors
     /// [`NotEvident`].

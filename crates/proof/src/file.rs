@@ -120,7 +120,7 @@ pub struct DisclosedLine {
 /// Writes a file of these lines, and its last one.
 ///
 /// # Errors
-/// If a line cannot be written as JSON, which none of those here is.
+/// If a line cannot be written as JSON. Every line of this module can.
 pub fn write_file(lines: &[EvidenceLine]) -> Result<Vec<u8>, serde_json::Error> {
     let mut out = Vec::new();
     for line in lines {

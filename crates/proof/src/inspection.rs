@@ -41,7 +41,7 @@ struct Ground {
     authors: Vec<CheckedAuthor>,
 }
 
-/// The knowledge with which a verifier comes to a file.
+/// The facts that a verifier knows before it reads a file.
 #[derive(Clone, Debug, Default)]
 pub struct Demands {
     /// The platform's root certificate: DER. Without it the one in the file is believed, and the caller must compare
@@ -149,7 +149,7 @@ fn check_log(
     trust: &Trust,
     demands: &Demands,
 ) -> Result<(Checkpoint, LogReport), NotTrue> {
-    // The certificate may have ended since: it speaks for the log as long as the root has signed it.
+    // The certificate may have ended since. It speaks for the log because the root has signed it.
     let last = Certificate::parse(&line.authority.0)?.not_after();
     let authority = trust.verify_authority(&line.authority.0, last)?;
     let key = Checkpoint::key_of(authority.identity(), authority.public_key().clone())?;
@@ -342,9 +342,9 @@ fn check_share(
 
 /// The facts that messages before have shown.
 struct Knowledge {
-    /// By their number in the file.
+    /// The authors, by their number in the file.
     authors: Vec<Option<KnownAuthor>>,
-    /// One for each level. They know the latest batches, of all authors.
+    /// One verifier for each level. They know the latest batches, of all authors.
     verifiers: Vec<Verifier>,
 }
 

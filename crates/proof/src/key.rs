@@ -58,7 +58,7 @@ impl BatchPublicKey {
         Ok((Self(key), rest))
     }
 
-    /// Whether `signature` is this key's over `statement`.
+    /// Whether this key made `signature` over `statement`.
     #[must_use]
     pub(crate) fn verifies(&self, statement: &[u8], signature: &[u8]) -> bool {
         self.0.verifies(statement, signature)
@@ -126,7 +126,7 @@ impl BatchKey {
         &self,
         statement: impl FnOnce(&BatchPublicKey) -> Vec<u8>,
     ) -> Result<(BatchPublicKey, Box<[u8]>), SignError> {
-        // Whoever added messages to the batch has delegated to the key.
+        // Every author that added messages to the batch has delegated to the key, so the key is there.
         let (pair, public) = self.pair.get().ok_or(SignError::NoAuthor)?;
         let signature = pair.sign(&statement(public))?;
         Ok((public.clone(), signature))

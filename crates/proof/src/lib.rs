@@ -5,8 +5,9 @@
 //! - A process has one [`BatchKey`]. Each of its agents vouches for the key once for each certificate, by a
 //!   [`BatchKeyDelegation`].
 //! - A [`Signer`] numbers the statements of one agent. A [`Batch`] takes the statements of all agents that are ready now:
-//!   each author's are a Merkle tree (RFC 9162), the roots of these trees are another one, and the key signs its root
-//!   once. It never waits for more. A [`Proof`] shows one message of it.
+//!   the statements of each author are a Merkle tree (RFC 9162), and the roots of these trees are another one. The key
+//!   signs the root of that tree once. A batch never waits for more statements. A [`Proof`] shows one message of a
+//!   batch.
 //! - A [`Verifier`] checks delegations, batches and proofs from one source, at a bounded cost.
 //! - A receiver keeps [`Evidence`] of a proof, so that others can check it again.
 //! - [`inspect`] checks a file of evidence: everything that others need to know who said what. [`disclose`] puts the words

@@ -153,7 +153,7 @@ impl AuthorEntry {
         self.leaf_over(&tree_root(statements))
     }
 
-    /// The same with the root of the tree of the statements.
+    /// As [`leaf`](Self::leaf), from the root of the tree of the statements.
     pub(crate) fn leaf_over(&self, root: &Hash) -> Hash {
         const LENGTH: usize = AUTHOR_CONTEXT.len() + 16 + 32 + 8 + 8 + 32;
         let mut bytes = [0; LENGTH];

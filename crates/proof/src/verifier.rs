@@ -35,7 +35,7 @@ pub struct Verifier {
     level: SecurityLevel,
     /// Digests of the signed statements, with their signatures, that were found true.
     known: VecDeque<Hash>,
-    /// Digests of certificates, their owners, and the times between the first and the last for which they were believed.
+    /// Digests of certificates, their owners, and the times from the first to the last for which they were believed.
     authors: VecDeque<(Hash, Author, RangeInclusive<Timestamp>)>,
     wrong: u32,
     /// Since when wrong signatures are forgiven, in milliseconds since 1970.
@@ -105,7 +105,7 @@ impl Verifier {
         })
     }
 
-    /// Checks that its key signed a batch.
+    /// Checks that a batch's key signed the batch.
     ///
     /// # Errors
     /// [`NotProved`]: none of its messages is proved.

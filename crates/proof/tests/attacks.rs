@@ -95,7 +95,7 @@ fn an_entry_counts_in_its_own_place_alone() {
         verifier.verify(&author.verified, proof, &these[2], NOW)
     };
     assert_eq!(judge(b, &good), Ok(()));
-    // In the place of another author, whose path is as long, and among others.
+    // At the place of another author, whose path is as long, and among other authors.
     let mut moved = encoded(&good);
     moved[AUTHORS].copy_from_slice(&[0, 4, 0, 2]);
     assert!(is_wrong(&judge(b, &Proof::decode(&moved).unwrap())));
@@ -232,7 +232,7 @@ fn a_proof_holds_for_its_author_platform_and_level_only() {
     let here = &mut verifier(&platform);
     assert_eq!(judge(here, &author, &proof), Ok(()));
 
-    // Another agent's proof, also with the author's serial number written into it.
+    // The proof of another agent, also with the author's serial number written into it.
     assert!(matches!(
         judge(here, &mallory, &proof),
         Err(NotProved::OtherCertificate { .. })

@@ -16,7 +16,7 @@ pub(crate) struct Conversation {
     pub(crate) protocol: &'static Protocol,
     pub(crate) id: Option<Expression>,
     pub(crate) own: Role,
-    /// In the order of the agents' names.
+    /// The branches, in the order of the agents' names.
     pub(crate) branches: Vec<Branch>,
     pub(crate) end_by: Option<i64>,
     pub(crate) refused: u64,

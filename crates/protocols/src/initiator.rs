@@ -16,7 +16,7 @@ pub enum To<'a> {
     All,
     /// All at this stage.
     Stage(Stage),
-    /// These.
+    /// These participants.
     Agents(&'a [Aid]),
 }
 

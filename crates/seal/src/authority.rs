@@ -24,14 +24,14 @@ use crate::request::SigningRequest;
 use crate::timestamp::Timestamp;
 use crate::verifying_key::{SignatureAlgorithm, VerifyingKey};
 
-/// Certificates are valid from this long before their creation, so that a peer whose clock is a little slow accepts
-/// them at once.
+/// Certificates are valid from this long before they are made, so that a peer whose clock is a little slow accepts them
+/// at once.
 const BACKDATING: Duration = Duration::from_secs(60);
 
 /// The object identifier of the subject attribute UID (RFC 4519 section 2.39).
 const UID: [u64; 7] = [0, 9, 2342, 19_200_300, 100, 1, 1];
 
-/// The period in which a certificate is valid, both end seconds included.
+/// The period in which a certificate is valid, including both end seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     not_before: Timestamp,
@@ -47,8 +47,8 @@ impl Validity {
         }
     }
 
-    /// The same period, but not from before `floor`. A certificate for an identity on the deny list must start at
-    /// [`Trust::denied_before`](crate::Trust::denied_before). Otherwise it is denied from the start.
+    /// The same period, but not from before `floor`. A certificate for an identity on the deny list must start no
+    /// earlier than [`Trust::denied_before`](crate::Trust::denied_before). Otherwise it is denied from the start.
     #[must_use]
     pub fn not_before_at_least(self, floor: Timestamp) -> Self {
         Self {
@@ -84,7 +84,7 @@ pub enum AuthorityError {
     /// The authority's certificate is unreadable, or does not match its key.
     #[error("the authority's certificate: {0}")]
     Certificate(#[from] CertificateError),
-    /// The certificate is not an authority's.
+    /// The certificate is not that of an authority.
     #[error("{0} is not a certification authority")]
     NotAnAuthority(Identity),
     /// The authority certifies for another platform.
@@ -107,20 +107,20 @@ pub enum AuthorityError {
         /// The end of the authority's certificate.
         not_after: Timestamp,
     },
-    /// The key of an issuing authority is of another algorithm than the root's.
+    /// The key of the issuing authority has another algorithm than the root's.
     #[error(
         "the root's key is of the algorithm {wanted}, and that of the CA is of {found}: write signatures = \"{wanted}\" in the manifest of the Master that asks"
     )]
     OtherAlgorithm {
-        /// The root's.
+        /// The algorithm of the root's key.
         wanted: SignatureAlgorithm,
-        /// The other one.
+        /// The algorithm of the other key.
         found: SignatureAlgorithm,
     },
     /// The authority's name is not legal.
     #[error(transparent)]
     Name(#[from] IdentityError),
-    /// The request has a second key, for an identity that is no agent's, or of another algorithm than the authority's.
+    /// The request has a second key, but its identity is not an agent, or the authority has another algorithm.
     #[error(
         "the signing request for {0} has a second key, which this platform certifies for nobody"
     )]
@@ -135,7 +135,7 @@ pub enum AuthorityError {
     Encoding(String),
 }
 
-/// The root of a platform's trust. It signs issuing authorities and nothing else, so its key can be kept offline.
+/// The root of a platform's trust. It signs only issuing authorities, so its key can be kept offline.
 #[derive(Debug)]
 pub struct RootAuthority {
     key: AuthorityKey,
@@ -155,9 +155,9 @@ pub struct IssuingAuthority {
 /// A certificate just issued.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// The certificate and those above it, for its owner.
+    /// The certificate and those above it, for the owner of the key.
     pub chain: CertificateChain,
-    /// Its text, for the log.
+    /// The contents of the certificate, for the log.
     pub certificate: Certificate,
 }
 
@@ -168,7 +168,7 @@ impl RootAuthority {
         Self::create_with(key, platform, validity)
     }
 
-    /// Makes a root for a platform, with this key.
+    /// Makes a root for a platform with this key.
     pub fn create_with(
         key: AuthorityKey,
         platform: &PlatformName,
@@ -204,7 +204,7 @@ impl RootAuthority {
         Fingerprint::of(&self.certificate)
     }
 
-    /// The platform it is the root of.
+    /// The platform whose root this is.
     pub fn platform(&self) -> &PlatformName {
         self.parsed.identity().platform()
     }
@@ -214,7 +214,8 @@ impl RootAuthority {
         &self.key
     }
 
-    /// Certifies the key of a CA service instance. That instance may sign only leaf certificates. Its key is of the root's algorithm.
+    /// Certifies the key of a CA service instance, which may sign only leaf certificates. The key must have the root's
+    /// algorithm.
     pub fn certify_authority(
         &self,
         name: &str,
@@ -232,7 +233,7 @@ impl RootAuthority {
         Ok(CertificateChain::from_parts(&leaf, Arc::new([])))
     }
 
-    /// Makes an issuing authority with a new key of the root's algorithm, for a root and a CA service that share a process.
+    /// Makes an issuing authority with a new key of the root's algorithm, for a root and a CA service in one process.
     pub fn create_authority(
         &self,
         name: &str,
@@ -244,8 +245,8 @@ impl RootAuthority {
         IssuingAuthority::load(key, chain)
     }
 
-    /// The same issuing authority, with the same key, under a new certificate. Former signatures of the authority stay
-    /// valid, and its log goes on.
+    /// The same issuing authority with the same key and a new certificate. Its earlier signatures stay valid, and its
+    /// log goes on.
     pub fn renew_authority(
         &self,
         authority: &IssuingAuthority,
@@ -283,7 +284,7 @@ impl IssuingAuthority {
         self.parsed.identity()
     }
 
-    /// The contents of its own certificate.
+    /// The contents of the authority's own certificate.
     pub fn certificate(&self) -> &Certificate {
         &self.parsed
     }
@@ -298,11 +299,11 @@ impl IssuingAuthority {
         &self.key
     }
 
-    /// Its name, the last part of its identity.
+    /// The authority's name, the last part of its identity.
     pub fn name(&self) -> &str {
         match self.identity() {
             Identity::Authority { name, .. } => name.as_str(),
-            // `load` takes no other certificates.
+            // `load` accepts no other certificates.
             _ => "",
         }
     }
@@ -310,9 +311,9 @@ impl IssuingAuthority {
     /// Certifies the request's key for the identity in the grant, even if the request asks for another.
     ///
     /// The subject is `UID=<agent name>,CN=<IP address>`. The alternative names are the IP address and the SPIFFE URI.
-    /// The key may be used for signatures by both clients and servers. If the grant is to a process, the certificate names
-    /// it ([`Holding`](crate::Holding)). If the request names a [`LongLivedIdentity`](crate::LongLivedIdentity), the certificate
-    /// does. The validity ends with the authority's own at the latest.
+    /// The key may be used for signatures by both clients and servers. If the grant is to a process, the certificate
+    /// names it ([`Holding`](crate::Holding)). If the request names a [`LongLivedIdentity`](crate::LongLivedIdentity),
+    /// the certificate names it, too. The validity ends no later than that of the authority's own certificate.
     pub fn issue(
         &self,
         grant: &Grant,
@@ -434,9 +435,9 @@ fn authority_params(
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(authorities_below));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.use_authority_key_identifier_extension = true;
-    // The certificate has no name constraints: libraries disagree about constraints on URIs, some take the IP address
-    // in CN for a DNS name, and Java reads no certificate that forbids all e-mail addresses. `Trust` checks the
-    // platform itself, and rejects every certificate with a DNS name.
+    // The certificate has no name constraints. Libraries disagree about constraints on URIs, some take the IP address
+    // in CN for a DNS name, and Java cannot read a certificate that forbids all e-mail addresses. `Trust` itself checks
+    // the platform, and rejects every certificate with a DNS name.
     Ok(params)
 }
 

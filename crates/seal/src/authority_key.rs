@@ -1,4 +1,4 @@
-//! The keys of authorities, which may lie in a token of their own.
+//! The keys of authorities, which may be kept in a token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use crate::key::{KeyError, KeyPair, PublicKey, Signature};
 use crate::ml_dsa::MlDsaKeyPair;
 use crate::verifying_key::{SignatureAlgorithm, VerifyingKey};
 
-/// A private key outside this process: its holder signs, and nobody gets the key.
+/// A private key outside this process. Its holder signs, and nobody gets the key.
 pub trait KeyHolder: fmt::Debug + Send + Sync {
     /// The public half.
     fn public_key(&self) -> &PublicKey;
 
-    /// Signs a message. The holder may be asked over a network, and the caller waits.
+    /// Signs a message. The holder may be on a network, so the caller may have to wait.
     ///
     /// # Errors
     /// [`KeyError::NotSigned`] with the holder's reason.
     fn sign(&self, message: &[u8]) -> Result<Signature, KeyError>;
 
-    /// The key's name, by which it is found again.
+    /// The name under which the key is found again.
     fn name(&self) -> &str;
 }
 
 /// The private key of an authority.
 #[derive(Clone, Debug)]
 pub enum AuthorityKey {
-    /// It is in this process.
+    /// An Ed25519 key in this process.
     Here(Arc<KeyPair>),
     /// An ML-DSA-65 key in this process.
     MlDsa65(Arc<MlDsaKeyPair>),
-    /// Another one holds it.
+    /// A key that another program or device holds.
     Held(Arc<dyn KeyHolder>),
 }
 
@@ -47,7 +47,7 @@ impl AuthorityKey {
         })
     }
 
-    /// Reads the text of a key in this process, of either algorithm.
+    /// Reads a key of either algorithm, for use in this process, from its text.
     ///
     /// # Errors
     /// [`KeyError::NotPkcs8`].
@@ -80,7 +80,7 @@ impl AuthorityKey {
     /// Signs a message.
     ///
     /// # Errors
-    /// If the key, or its holder, does not sign.
+    /// [`KeyError`] if the key or its holder does not sign.
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         match self {
             Self::Here(key) => key.sign(message).map(|made| made.as_bytes().to_vec()),

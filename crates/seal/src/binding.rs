@@ -1,6 +1,6 @@
 //! Channel binding: an agent's signature that ties its certificate to one TLS connection.
 //!
-//! One connection between two processes serves many agents. Each agent proves itself on the connection once. It signs a
+//! One connection between two processes serves many agents. Each agent proves itself once on the connection. It signs a
 //! statement that contains the connection's TLS exporter (RFC 8446 section 7.5, RFC 9266), so the proof is worthless on
 //! every other connection.
 
@@ -20,11 +20,11 @@ use crate::verify_error::VerifyError;
 /// The label under which the exporter is derived.
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-sealbus-agent-binding";
 
-/// The first bytes of the signed statement. They set it apart from every other kind of statement.
+/// The first bytes of the signed statement. They distinguish it from every other kind of statement.
 const CONTEXT: &[u8] = b"sealbus agent binding v1\0";
 
-/// The end of the connection that a proof speaks for. A proof of one end is refused from the other, so that it cannot
-/// be reflected.
+/// The end of the connection that a proof is for. A proof for one end is refused from the other, so that it cannot be
+/// reflected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The end that opened the connection.
@@ -44,7 +44,7 @@ impl Role {
     }
 }
 
-/// One connection, as both of its ends know it. Every proof on the connection is bound to this value.
+/// One connection, as both ends know it. Every proof on the connection is bound to this value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BoundConnection {
     exporter: [u8; 32],
@@ -59,7 +59,7 @@ pub struct Binding {
     signature: Signature,
 }
 
-/// The reason why a proof was not made or not accepted.
+/// Why a proof was not made or not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BindingError {
     /// The connection gives no exporter: its handshake is not complete.
@@ -130,7 +130,7 @@ impl BoundConnection {
     }
 }
 
-/// Shows everything except the exporter, which is as secret as the connection.
+/// Shows everything but the exporter, which is as secret as the connection.
 impl std::fmt::Debug for BoundConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BoundConnection")
@@ -158,7 +158,7 @@ impl Binding {
 
     /// Checks the proof of an agent at the `prover` end of `channel`.
     ///
-    /// The check costs two signature checks for a chain seen for the first time, then one.
+    /// A chain that is seen for the first time costs two signature checks. A known one costs one.
     pub fn verify(
         &self,
         channel: &BoundConnection,
@@ -178,7 +178,7 @@ impl Binding {
         Ok(verified)
     }
 
-    /// The chain shown.
+    /// The chain that was shown.
     pub fn chain(&self) -> &CertificateChain {
         &self.chain
     }

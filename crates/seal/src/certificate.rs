@@ -19,17 +19,17 @@ pub use crate::serial::{Fingerprint, NotAFingerprint, NotASerial, Serial};
 use crate::timestamp::{CLOCK_SKEW, Timestamp};
 use crate::verifying_key::{SignatureAlgorithm, VerifyingKey, verifying_key};
 
-/// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500; with ML-DSA-65, about 6000.
+/// The largest certificate that is read, in bytes. Certificates of Sealbus have about 500; with ML-DSA-65, about 6000.
 pub const LONGEST_CERTIFICATE: usize = 8192;
 
 /// The most certificates in a chain: a leaf, an issuing CA, and room for two more above it.
 pub const MOST_CERTIFICATES: usize = 4;
 
-/// Bytes of the longest proof that a certificate is in the issuance log.
+/// The longest proof, in bytes, that a certificate is in the issuance log.
 pub const LONGEST_INCLUSION: usize = 8192;
 
-/// The contents of a certificate. Parsing checks the form and the statement of the [long-lived
-/// identity](LongLivedIdentity), and not the signer. [`Trust::verify`](crate::Trust::verify) checks the signer.
+/// The contents of a certificate. Parsing checks the form, and the statement of the [long-lived
+/// identity](LongLivedIdentity), but not the signer. [`Trust::verify`](crate::Trust::verify) checks the signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     identity: Identity,
@@ -54,8 +54,8 @@ pub enum CertificateError {
     /// The bytes are not X.509 in DER.
     #[error("not an X.509 certificate in DER: {0}")]
     Malformed(String),
-    /// The key is of an algorithm that is not known, or that such a certificate does not have: that of an authority is Ed25519 or
-    /// ML-DSA-65, that of all others Ed25519.
+    /// The algorithm of the key is not known, or not allowed: an authority has an Ed25519 or ML-DSA-65 key, all others
+    /// an Ed25519 key.
     #[error("the certificate's key is of an algorithm that it must not have")]
     Algorithm,
     /// The serial number has more than 16 bytes.
@@ -64,7 +64,7 @@ pub enum CertificateError {
     /// The subject alternative name holds no Sealbus identity, or more than one.
     #[error("the certificate names no identity: {0}")]
     NoIdentity(String),
-    /// The certificate's uses contradict its identity.
+    /// The key usages of the certificate contradict its identity.
     #[error("the certificate of {identity} is {problem}")]
     Unsuitable {
         /// The identity that it is for.
@@ -193,8 +193,8 @@ impl Certificate {
         self.not_after
     }
 
-    /// Whether half of its life is over, so that its owner renews it. Also if its life has not begun: it was issued while a
-    /// clock was wrong.
+    /// Whether half of its life is over, so that its owner renews it. Also true if its life has not begun, because it
+    /// was issued while a clock was wrong.
     pub fn is_renewal_due(&self, now: Timestamp) -> bool {
         self.not_before > now.plus(CLOCK_SKEW)
             || now.since(self.not_before) > self.not_after.since(now)
@@ -215,7 +215,7 @@ impl Certificate {
         &self.subject
     }
 
-    /// The process that holds its key, in certificates of agents and processes.
+    /// The process that holds the key, in certificates of agents and processes.
     pub fn holding(&self) -> Option<&Holding> {
         self.holding.as_ref()
     }
@@ -225,20 +225,20 @@ impl Certificate {
         self.long_lived.as_ref()
     }
 
-    /// The fingerprint of that key.
+    /// The fingerprint of the long-lived identity's key.
     pub fn long_lived_identity(&self) -> Option<Fingerprint> {
         self.long_lived.as_ref().map(PublicKey::fingerprint)
     }
 
-    /// The key that signs the agent's proofs where the platform's signatures are of this algorithm; none if the certified keys
-    /// are of other ones.
+    /// The key that signs the agent's proofs, if the platform's signatures have this algorithm; `None` if no certified
+    /// key has it.
     pub(crate) fn proof_key(&self, algorithm: SignatureAlgorithm) -> Option<&VerifyingKey> {
         let keys = [Some(&self.public_key), self.second.as_ref()];
         let mut keys = keys.into_iter().flatten();
         keys.find(|key| key.algorithm() == algorithm)
     }
 
-    /// The earlier certificate that this one renews, if that was done without knowledge of the platform's state.
+    /// The earlier certificate that this one renews, if it was renewed without knowledge of the platform's state.
     pub fn renews(&self) -> Option<&Renewed> {
         self.holding.as_ref()?.renews.as_ref()
     }

@@ -12,17 +12,17 @@ use crate::key::{KeyError, KeyPair};
 use crate::ml_dsa::MlDsaKeyPair;
 use crate::verifying_key::SignatureAlgorithm;
 
-/// Bytes of the longest chain in its wire form.
+/// The longest chain in its wire form, in bytes.
 pub const LONGEST_CHAIN: usize =
     1 + MOST_CERTIFICATES * (2 + LONGEST_CERTIFICATE) + 2 + LONGEST_INCLUSION;
 
-/// In the first byte of the wire form: a proof of inclusion follows the certificates.
+/// This bit in the first byte of the wire form says that a proof of inclusion follows the certificates.
 const WITH_INCLUSION: u8 = 0x80;
 
 /// A leaf certificate followed by the issuing certificates above it, without the root.
 ///
-/// The CA hands the proof that the leaf is in its issuance log out with the chain, and the proof goes where the chain goes.
-/// Its meaning is not known here: `sealbus_transparency::Inclusion` reads and checks it.
+/// The CA adds a proof that the leaf is in its issuance log. The proof stays with the chain. This crate does not
+/// interpret it; `sealbus_transparency::Inclusion` reads and checks it.
 ///
 /// All chains made from the same chain share its issuers, so that a hundred thousand agents keep one copy of them.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct CertificateChain {
     inclusion: Option<Box<[u8]>>,
 }
 
-/// A private key and the chain that certifies it. An agent, process or node shows it.
+/// A private key and the chain that certifies it, as an agent, process or node shows it.
 #[derive(Debug)]
 pub struct Credential {
     key: KeyPair,
@@ -63,7 +63,7 @@ impl CertificateChain {
         }
     }
 
-    /// The same chain with the proof that its leaf is in the issuance log.
+    /// The same chain, with the proof that its leaf is in the issuance log.
     ///
     /// # Errors
     /// [`CertificateError::InclusionLength`].
@@ -77,7 +77,7 @@ impl CertificateChain {
         })
     }
 
-    /// The certificates alone.
+    /// The same chain, without the proof of inclusion.
     #[must_use]
     pub fn without_inclusion(self) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl CertificateChain {
         }
     }
 
-    /// The proof that the leaf is in the issuance log, if it came with the chain. Nothing in it was checked.
+    /// The proof that the leaf is in the issuance log, if the chain came with one. It is not checked.
     pub fn inclusion(&self) -> Option<&[u8]> {
         self.inclusion.as_deref()
     }
@@ -101,7 +101,7 @@ impl CertificateChain {
         &self.issuers
     }
 
-    /// All certificates, leaf first, as rustls wants them.
+    /// All certificates, leaf first, in the form that rustls needs.
     pub fn to_certificates(&self) -> Vec<CertificateDer<'static>> {
         std::iter::once(CertificateDer::from(self.leaf.to_vec()))
             .chain(self.issuers.iter().cloned())
@@ -113,16 +113,16 @@ impl CertificateChain {
         Certificate::parse(&self.leaf)
     }
 
-    /// Shares one copy of the issuers with `other`, if they are the same.
+    /// Shares one copy of the issuers with `other` if they are the same.
     pub fn share_issuers(&mut self, other: &Self) {
         if self.issuers == other.issuers {
             self.issuers = Arc::clone(&other.issuers);
         }
     }
 
-    /// Appends the chain's wire form: one byte with the number of certificates, then for each certificate its length in
-    /// two bytes, most significant first, and its DER. With the proof that the leaf is in the issuance log, the number has
-    /// 128 more, and the proof follows behind its length in two bytes.
+    /// Appends the chain's wire form: one byte with the number of certificates; then, for each certificate, its length
+    /// in two bytes, most significant first, and its DER. If the chain has a proof of inclusion, 128 is added to the
+    /// number, and the length of the proof in two bytes and the proof follow at the end.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let count = 1 + self.issuers.len() as u8;
         out.push(count | self.inclusion.as_ref().map_or(0, |_| WITH_INCLUSION));
@@ -165,7 +165,7 @@ impl CertificateChain {
     }
 }
 
-/// The bytes behind their length, and those after them.
+/// The field at the start of `bytes`, which follows its length, and the bytes after it.
 fn field(
     bytes: &[u8],
     most: usize,
@@ -212,7 +212,7 @@ impl Credential {
         })
     }
 
-    /// The same, with the second key of the certificate, for proofs.
+    /// The same credential, with the second key of the certificate, for proofs.
     ///
     /// # Errors
     /// [`CertificateError::KeyMismatch`].
@@ -231,7 +231,7 @@ impl Credential {
     /// Signs a proof, with the second key if there is one.
     ///
     /// # Errors
-    /// If the key does not sign.
+    /// [`KeyError`] if the key does not sign.
     pub fn sign_proof(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         match &self.second {
             Some(second) => second.sign(message),
@@ -239,7 +239,7 @@ impl Credential {
         }
     }
 
-    /// The algorithm of [`sign_proof`](Self::sign_proof).
+    /// The algorithm with which [`sign_proof`](Self::sign_proof) signs.
     pub fn proof_algorithm(&self) -> SignatureAlgorithm {
         match &self.second {
             Some(_) => SignatureAlgorithm::MlDsa65,

@@ -16,7 +16,7 @@ pub enum Reason {
     Moved,
     /// The node was lost.
     NodeLost,
-    /// By an operator's order.
+    /// An operator ordered it.
     ByOperator,
     /// A new certificate took its place.
     Superseded,
@@ -34,8 +34,8 @@ pub struct Denial {
 }
 
 impl Denial {
-    /// This one, or the other if an operator denied that and not this. Those who let a certificate go that ended in order must hear
-    /// of the operator's word.
+    /// This denial, or the other one if only the other is by an operator. Code that excuses the certificate of an agent
+    /// that ended in order must not miss an operator's denial.
     pub(crate) fn or_graver(self, other: Self) -> Self {
         let is_graver = |it: Self| it.reason == Reason::ByOperator;
         match is_graver(other) && !is_graver(self) {
@@ -46,7 +46,7 @@ impl Denial {
 }
 
 impl Reason {
-    /// In the order of their numbers in a signed deny list.
+    /// All reasons, in the order of their numbers in a signed deny list.
     pub(crate) const ALL: [Self; 6] = [
         Self::Killed,
         Self::Moved,

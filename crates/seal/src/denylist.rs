@@ -1,12 +1,12 @@
 //! The deny list: certificates revoked before their time, signed and pushed to every process.
 //!
-//! A list names certificates by serial number, and identities by a date: every certificate of the identity that starts
-//! before that date is denied. The version of a list only ever grows. An entry is forgotten once the certificates that
-//! it denies have expired anyway. So short lifetimes keep a list short.
+//! A list names certificates by serial number, and identities by a date: all certificates of the identity that start
+//! before that date are denied. The version of a list only grows. An entry is forgotten once the certificates that it
+//! denies have expired anyway. So short lifetimes keep a list short.
 //!
-//! An authority signs the version and a digest of all entries ([`SignedDenyList`]). A list travels whole or as the changes
-//! since an older version. Both come with the signed digest, and the receiver computes the digest of the list that it
-//! holds afterwards. The cost of a change depends on its entries, and not on the length of the list.
+//! An authority signs the version and a digest of all entries ([`SignedDenyList`]). A list is sent whole, or as the
+//! changes since an older version. Both come with the signed digest, and the receiver computes the digest of the list
+//! that it then has. The cost of a change depends on its entries, and not on the length of the list.
 
 mod changes;
 mod entries;
@@ -41,11 +41,11 @@ pub const SERIAL_ENTRY: usize = 33;
 /// The most entries that a list can have, if none is longer than the shortest.
 pub const MOST_ENTRIES: usize = ROOM / SERIAL_ENTRY;
 
-/// Denials outlive the certificates that they deny by this much, for clocks that are slow.
+/// Denials outlive the certificates that they deny by this much, in case clocks are slow.
 const AFTERLIFE: Duration = Duration::from_secs(600);
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
-/// The entries that one authority denies. A copy shares the entries with its original until one of them changes.
+/// The entries that one authority denies. A copy shares the entries with its original until one of the two changes.
 #[derive(Clone, Debug)]
 pub struct DenyList {
     authority: Identity,
@@ -70,7 +70,7 @@ impl DeniedIdentity {
         self.before > known.before || self.entry.denial.at > known.entry.denial.at
     }
 
-    /// All that the two deny. An earlier denial may come late: the later one stays in force.
+    /// Everything that both deny. If an earlier denial arrives late, the later one stays in force.
     fn and(self, held: &Self) -> Self {
         let denial = match held.entry.denial.at > self.entry.denial.at {
             true => held.entry.denial,
@@ -113,12 +113,12 @@ pub enum DenyListError {
         /// The number of entries.
         entries: usize,
     },
-    /// Only the authority itself signs its list.
+    /// Only the authority itself can sign its list.
     #[error("{signer} cannot sign the deny list of {authority}")]
     NotItsOwn {
         /// The authority of the list.
         authority: Identity,
-        /// The expected signer.
+        /// The authority that was asked to sign.
         signer: Identity,
     },
     /// The key could not sign.
@@ -151,14 +151,14 @@ pub enum DenyListError {
         /// The version received.
         received: u64,
     },
-    /// Changes follow a version that is not held here.
+    /// The changes follow a version that is not held here.
     #[error(
         "changes to the deny list of {authority} since version {since} cannot be applied to version {held} held here: the whole list is needed"
     )]
     Gap {
         /// The authority of the list.
         authority: Identity,
-        /// The version in force, 0 for none.
+        /// The version in force; 0 if none.
         held: u64,
         /// The version that the changes follow.
         since: u64,
@@ -195,7 +195,7 @@ impl DenyList {
         }
     }
 
-    /// The list of an authority that takes the place of this one's. It denies the same, and its version is higher, so that a
+    /// The list of the authority that replaces this one's. It denies the same, and its version is higher, so that a
     /// holder of this list does not take it for an older one.
     #[must_use]
     pub fn succeeded_by(self, authority: Identity) -> Self {
@@ -203,7 +203,7 @@ impl DenyList {
         Self {
             authority,
             version,
-            // Nobody holds an earlier list of this authority that changes could follow.
+            // Nobody has an earlier list of this authority that changes could follow.
             changes: Changes::after(version),
             ..self
         }
@@ -219,8 +219,8 @@ impl DenyList {
         self.version
     }
 
-    /// Forgets which changes were made. A holder of an earlier version gets the whole list: an authority that continues from an
-    /// older copy of its list does not know what that version held.
+    /// Forgets which changes were made, so that a holder of an earlier version gets the whole list. Needed if an
+    /// authority continues from an older copy of its list, because it does not know the contents of that version.
     pub fn forget_changes(&mut self) {
         self.changes = Changes::after(self.version);
     }
@@ -240,7 +240,8 @@ impl DenyList {
         self.len() == 0
     }
 
-    /// Denies one certificate, which expires at `not_after`. A denial that is there is kept, and remembered until then.
+    /// Denies one certificate, which expires at `not_after`. If there is a denial already, it stays and is remembered
+    /// until then.
     pub fn deny_serial(
         &mut self,
         serial: Serial,
@@ -265,9 +266,9 @@ impl DenyList {
         Ok(())
     }
 
-    /// Denies an identity. Its actions until `denial.at` are denied, such as messages that still wait, and its
-    /// certificates that start before `before`. The denial is remembered until `not_after`, and a while longer. It shortens none
-    /// that is there.
+    /// Denies an identity: its actions until `denial.at`, such as messages that still wait, and its certificates that
+    /// start before `before`. The denial is remembered until a while after `not_after`. It never shortens an existing
+    /// denial.
     pub fn deny_identity_before(
         &mut self,
         identity: Identity,
@@ -282,7 +283,7 @@ impl DenyList {
         self.deny_too(identity, DeniedIdentity { before, entry }, denial.at)
     }
 
-    /// Denies this of an identity, besides what is denied of it already.
+    /// Adds a denial to what is denied of an identity already.
     fn deny_too(
         &mut self,
         identity: Identity,
@@ -301,7 +302,7 @@ impl DenyList {
         Ok(())
     }
 
-    /// Denies every certificate of an identity that exists at the moment of the denial. The last of them expires at
+    /// Denies all certificates of an identity that exist at the moment of the denial. The last of them expires at
     /// `not_after`.
     ///
     /// A later certificate must not start before `denial.at`: see [`DenyList::denied_before`] and
@@ -312,7 +313,7 @@ impl DenyList {
         not_after: Timestamp,
         denial: Denial,
     ) -> Result<(), DenyListError> {
-        // This lies beyond the start of certificates issued after an earlier denial in the same second.
+        // This is later than the start of certificates issued after an earlier denial in the same second.
         let before = match self.denied_before(&identity) {
             Some(held) => denial.at.max(held.plus(ONE_SECOND)),
             None => denial.at,
@@ -344,7 +345,7 @@ impl DenyList {
         pruned
     }
 
-    /// Forgets entries that nobody needs at `time`.
+    /// Forgets entries that are not needed at `time`.
     fn forget(&mut self, time: Timestamp) -> bool {
         let before = self.len();
         self.serials.forget(|entry| entry.forget_after < time);
@@ -357,8 +358,8 @@ impl DenyList {
         forgot
     }
 
-    /// Whether this list has denials that a newer list of the same authority lacks and should have. The authority then
-    /// went on from an older copy of its list. Entries that the newer list has forgotten for their age do not count.
+    /// Whether this list has denials that a newer list of the same authority lacks and should have. If so, the authority went
+    /// on from an older copy of its list. Entries that the newer list has forgotten for their age do not count.
     pub fn outlasts(&self, newer: &Self) -> bool {
         let lives = |entry: &Entry| entry.forget_after >= newer.forgotten;
         let mut serials = self.serials.iter();
@@ -372,11 +373,11 @@ impl DenyList {
         })
     }
 
-    /// Takes over the denials that only another copy of this list has. The version then [passes](Self::pass) that of both.
-    /// Returns the identities whose denials are new here.
+    /// Takes over the denials that only another copy of this list has. The version then [passes](Self::pass) those of
+    /// both. Returns the identities whose denials are new here.
     ///
     /// # Errors
-    /// [`DenyListError::Full`]: entries taken over until then stay.
+    /// [`DenyListError::Full`]; entries that were taken over before it stay.
     pub fn take_over(
         &mut self,
         other: &Self,
@@ -411,7 +412,7 @@ impl DenyList {
         Ok(denied_anew)
     }
 
-    /// The digest of all entries. An authority signs it with the version.
+    /// The digest of all entries, which an authority signs together with the version.
     pub fn digest(&self) -> Hash {
         let serials = self.serials.digests(encode_serial);
         let identities = self.identities.digests(encode_identity);
@@ -419,8 +420,8 @@ impl DenyList {
         crate::sha256(&[b"sealbus deny list entries v3\0", &digests])
     }
 
-    /// Whether a certificate is denied, by its serial number or by its owner and start. If both deny it, the word of an operator
-    /// counts. O(1).
+    /// Whether a certificate is denied, by its serial number or by its owner and start. If both deny it, an operator's
+    /// denial counts. O(1).
     pub fn denied(
         &self,
         identity: &Identity,
@@ -439,7 +440,7 @@ impl DenyList {
         self.serials.get(&serial).map(|entry| entry.denial)
     }
 
-    /// The time before which certificates of `identity` may not start.
+    /// The time before which certificates of `identity` are denied.
     pub fn denied_before(&self, identity: &Identity) -> Option<Timestamp> {
         let denied = self.identities.get(identity)?;
         Some(denied.before)
@@ -451,7 +452,7 @@ impl DenyList {
         Some(denied.entry.denial)
     }
 
-    /// All denied serial numbers, in no order.
+    /// All denied serial numbers, in no particular order.
     pub fn serials(&self) -> impl Iterator<Item = (Serial, Denial)> + '_ {
         self.serials
             .iter()

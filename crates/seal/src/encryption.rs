@@ -1,4 +1,4 @@
-//! Encryption to an agent: HPKE (RFC 9180, mode base) with a KEM that holds as long as X25519 or ML-KEM-768 does.
+//! Encryption to an agent: HPKE (RFC 9180, mode base) with a KEM that is secure as long as X25519 or ML-KEM-768 is.
 //!
 //! The KEM is X-Wing, `MLKEM768-X25519` (0x647a) in the registry of HPKE, the KDF HKDF-SHA256, the AEAD AES-256-GCM.
 //!
@@ -10,8 +10,8 @@
 //!    that anybody changed. If a message states its number, the layers below may keep the order instead
 //!    ([`Opening::open_at`]).
 //!
-//! HPKE does not say who sealed a message: the sender proves that by other means. Everybody who gets a key later reads
-//! what was sealed to it, so a key that is forgotten early protects more.
+//! HPKE does not say who sealed a message; the sender proves that by other means. Anybody who gets a key later can read
+//! everything sealed to it, so a key that is forgotten early protects more.
 
 mod certified;
 mod commitment;
@@ -40,7 +40,7 @@ use crate::verify_error::VerifyError;
 
 /// The length of an ML-KEM-768 key (FIPS 203).
 const LATTICE_SECRET: usize = 2400;
-/// The place of the public half in it (FIPS 203, algorithm 16).
+/// The offset of the public half in it (FIPS 203, algorithm 16).
 const LATTICE_PUBLIC_AT: usize = 1152;
 /// The length of the public half of an ML-KEM-768 key (FIPS 203).
 const LATTICE_KEY: usize = 1184;
@@ -53,22 +53,22 @@ const KEY: usize = LATTICE_KEY + CURVE_KEY;
 /// The length of an encapsulated secret.
 const ENCAPSULATION: usize = LATTICE_ENCAPSULATION + CURVE_KEY;
 
-/// The label of X-Wing, a picture of its name.
+/// The label of X-Wing, which is a picture of its name.
 const LABEL: &[u8; 6] = br"\.//^\";
 
-/// The reason why nothing was sealed, opened or believed.
+/// Why nothing was sealed, opened or believed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EncryptionError {
-    /// The bytes have another length than a public key.
+    /// The bytes do not have the length of a public key.
     #[error("a public key for encryption has {KEY} bytes, not {0}")]
     KeyLength(usize),
-    /// The bytes have another length than an encapsulated secret.
+    /// The bytes do not have the length of an encapsulated secret.
     #[error("an encapsulated secret has {ENCAPSULATION} bytes, not {0}")]
     EncapsulationLength(usize),
-    /// The bytes are not those of a private key.
+    /// The bytes are not a private key.
     #[error("these bytes are not a private key for encryption")]
     NotAKey,
-    /// The cryptographic library gave no key.
+    /// The cryptographic library made no key.
     #[error("the cryptographic library made no key for encryption")]
     NoKey,
     /// Nothing can be encrypted to the key.
@@ -77,7 +77,7 @@ pub enum EncryptionError {
     /// The secret cannot be taken from its encapsulation.
     #[error("the encapsulated secret is not one for this key: the sender must begin anew")]
     NotEncapsulated,
-    /// The message was changed, or is not the next one, or was sealed to another key.
+    /// The message was changed, is not the next one, or was sealed to another key.
     #[error(
         "message {number} does not open: it was changed, repeated or moved, one before it is missing, or it is sealed to another key"
     )]
@@ -91,7 +91,7 @@ pub enum EncryptionError {
     /// The bytes of a statement are not a chain, a key and a signature.
     #[error("not a certified key for encryption: {0}")]
     Malformed(#[from] CertificateError),
-    /// The bytes of a statement end before or after its end.
+    /// The bytes of a statement do not end where the statement ends.
     #[error("not a certified key for encryption: the key and the signature have another length")]
     StatementLength,
     /// The key could not sign.
@@ -112,7 +112,7 @@ pub enum EncryptionError {
     /// The statement is another agent's.
     #[error("the key for encryption is that of {found}, not that of {wanted}")]
     AnotherAgent {
-        /// The agent that somebody wants to write to.
+        /// The agent to which somebody wants to write.
         wanted: Identity,
         /// The agent that made the statement.
         found: Identity,
@@ -125,7 +125,7 @@ pub enum EncryptionError {
     },
 }
 
-/// The private key with which an agent opens what is sealed to it. It leaves its process as little as a
+/// The private key with which an agent opens what is sealed to it. It leaves its process no more than a
 /// [`KeyPair`](crate::KeyPair) does.
 pub struct EncryptionKey {
     lattice: DecapsulationKey,
@@ -137,7 +137,7 @@ pub struct EncryptionKey {
 #[derive(Clone, PartialEq, Eq)]
 pub struct EncryptionPublicKey(Box<[u8; KEY]>);
 
-/// The beginning of the SHA-256 of a public key: its name among the keys of its owner.
+/// The first bytes of the SHA-256 of a public key: its name among the keys of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EncryptionKeyId([u8; Self::LENGTH]);
 
@@ -145,7 +145,7 @@ pub struct EncryptionKeyId([u8; Self::LENGTH]);
 #[derive(Clone, PartialEq, Eq)]
 pub struct Encapsulation(Box<[u8; ENCAPSULATION]>);
 
-/// A secret that a KEM gave both sides.
+/// A secret that a KEM gives to both sides.
 pub type SharedSecret = Zeroizing<[u8; 32]>;
 
 impl EncryptionKey {
@@ -176,7 +176,7 @@ impl EncryptionKey {
         })
     }
 
-    /// The private key's bytes, for a file that only its owner reads.
+    /// The bytes of the private key, for a file that only its owner can read.
     ///
     /// # Errors
     /// If the cryptographic library does not give them.
@@ -195,7 +195,7 @@ impl EncryptionKey {
     /// A private key from the bytes that [`to_bytes`](Self::to_bytes) gave.
     ///
     /// # Errors
-    /// If they are not those of a key.
+    /// If the bytes are not a private key.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, EncryptionError> {
         let make = || {
             let (lattice, curve) = bytes.split_at_checked(LATTICE_SECRET).ok_or(Unspecified)?;
@@ -236,7 +236,7 @@ impl fmt::Debug for EncryptionKey {
 }
 
 impl EncryptionPublicKey {
-    /// A key from its bytes: that of ML-KEM-768, then that of X25519.
+    /// A key from its bytes: the ML-KEM-768 key, then the X25519 key.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, EncryptionError> {
         boxed(bytes)
             .map(Self)
@@ -334,7 +334,7 @@ impl fmt::Debug for Encapsulation {
     }
 }
 
-/// The secret of X25519. A key of low order, which would make it known to everybody, is refused by the library.
+/// The shared secret of X25519. The library refuses a key of low order, which would make the secret known to everybody.
 fn agree(own: &agreement::PrivateKey, other: &[u8]) -> Result<SharedSecret, Unspecified> {
     let other = agreement::UnparsedPublicKey::new(&X25519, other);
     agreement::agree(own, other, Unspecified, |secret| {

@@ -1,8 +1,8 @@
-//! The holder of a certificate, which the certificate names: the process with the key, and its node. A certificate that was
-//! renewed without knowledge of the platform's state also names the one that was last issued with it.
+//! The holder of a certificate, which the certificate names: the process with the key, and its node. A certificate that
+//! was renewed without knowledge of the platform's state also names the last one that was issued with that knowledge.
 //!
-//! The names are in an extension of the certificate that others may pass over. Its value is a text: the process, the
-//! node and, for a renewal, the serial number and the start of that earlier certificate, with spaces between them.
+//! The names are in a non-critical extension of the certificate. Its value is a text: the process, the node and, for a
+//! renewal, the serial number and the start of that earlier certificate, separated by spaces.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::identity::{Name, ProcessId};
 use crate::serial::Serial;
 use crate::timestamp::Timestamp;
 
-/// How long after a certificate was issued with knowledge of the state it may be renewed without it.
+/// How long after its issue with knowledge of the platform's state a certificate may be renewed without it.
 pub const GRANT: Duration = Duration::from_secs(24 * 3600);
 
 /// The extension's object identifier.
@@ -29,7 +29,7 @@ pub struct Holding {
     pub process: ProcessId,
     /// Its node.
     pub node: Name,
-    /// The certificate that this one renews, if that was done without knowledge of the state.
+    /// The certificate that this one renews, if it was renewed without knowledge of the state.
     pub renews: Option<Renewed>,
 }
 
@@ -56,7 +56,7 @@ impl Holding {
         if let Some(Renewed { serial, not_before }) = &self.renews {
             text.push_str(&format!(" {serial} {}", not_before.as_unix_seconds()));
         }
-        // Names have at most 128 bytes, so one byte says how long it is.
+        // Names have at most 128 bytes, so one byte is enough for the length.
         let length = u8::try_from(text.len()).unwrap_or(u8::MAX);
         let mut value = match length {
             0..=127 => vec![TEXT, length],

@@ -1,4 +1,4 @@
-//! The identities that can be certified, and the one spelling of each name.
+//! The identities that can be certified, and the only spelling of each name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ const SCHEME: &str = "spiffe://";
 /// A legal local name of an agent, a node or an authority.
 ///
 /// A name has 1 to 128 characters: ASCII letters, digits, `-`, `_` and `.`, starting with a letter or digit. Such a
-/// name is legal as the local part of an AID, as a path segment of a SPIFFE ID (SPIFFE-ID section 2.2) and as a queue
+/// name is legal as the local part of an AID, as a path segment of a SPIFFE ID (SPIFFE-ID section 2.2), and as a queue
 /// name of every broker.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -122,7 +122,7 @@ pub enum IdentityError {
 }
 
 impl Name {
-    /// Checks and keeps a name. Errors name the kind of thing by `what`: `agent`, `node`, …
+    /// Checks and keeps a name. `what` says in errors what is named: `agent`, `node`, …
     pub fn new(what: &'static str, name: &str) -> Result<Self, IdentityError> {
         check(what, name, false)?;
         Ok(Self(name.into()))
@@ -180,7 +180,7 @@ fn check(what: &'static str, name: &str, lower_case: bool) -> Result<(), Identit
     }
 }
 
-/// The beginning of a text that may be long and hostile, for an error.
+/// The beginning of a text, which may be long and hostile, for an error.
 fn excerpt(text: &str) -> String {
     text.chars().take(80).collect()
 }
@@ -287,7 +287,7 @@ impl Identity {
         }
     }
 
-    /// The node that this identity is, or runs on. `None` for agents and authorities, whose names do not include their
+    /// The node that this identity is, or runs on; `None` for agents and authorities, whose names do not include their
     /// node.
     pub fn node_name(&self) -> Option<&Name> {
         match self {
@@ -297,8 +297,7 @@ impl Identity {
         }
     }
 
-    /// The path of the URI without its leading slash. It is also the certificate's UID for every identity except
-    /// agents.
+    /// The path of the URI without its leading slash. It is also the certificate's UID, except for agents.
     pub(crate) fn path(&self) -> String {
         match self {
             Self::Agent { name, .. } => format!("agent/{name}"),
@@ -308,8 +307,8 @@ impl Identity {
         }
     }
 
-    /// The UID in the subject of the identity's certificate. For an agent this is the bare local name. For every other
-    /// identity it is the path, whose `/` no agent name can contain.
+    /// The UID in the subject of the identity's certificate. For an agent it is the bare local name. For every other
+    /// identity it is the path, which contains `/`; no agent name does.
     pub(crate) fn subject_uid(&self) -> String {
         match self {
             Self::Agent { name, .. } => name.to_string(),

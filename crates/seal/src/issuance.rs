@@ -1,5 +1,4 @@
-//! The CA's decision on which identity it certifies on behalf of which requester: the fifth of the six steps, free of
-//! I/O.
+//! The CA's decision about which identity it certifies for which requester: the fifth of the six steps, free of I/O.
 
 use std::net::IpAddr;
 
@@ -11,12 +10,12 @@ use crate::identity::{Identity, Name, ProcessId};
 use crate::timestamp::Timestamp;
 use crate::verified::VerifiedIdentity;
 
-/// The Master's placement of agents, for the CA.
+/// Where the Master has placed agents, as the CA needs to know it.
 pub trait Placements {
     /// Whether the node of this name belongs to the platform now.
     fn is_member(&self, node: &Name) -> bool;
 
-    /// The node on which the Master placed the agent with this local name, if it has placed the agent.
+    /// The node on which the Master has placed the agent with this local name; `None` if it has not placed the agent.
     fn node_of(&self, agent: &Name) -> Option<Name>;
 }
 
@@ -33,7 +32,7 @@ pub struct Grant {
 /// Why a CA does not grant a node's request for a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IssuanceRefusal {
-    /// Only nodes speak for others.
+    /// The requester is not a node. Only nodes may ask on behalf of others.
     #[error("{0} asks for a certificate, but only a node may ask on behalf of others")]
     NotANode(Identity),
     /// The node does not belong to the platform, or no longer.
@@ -50,7 +49,7 @@ pub enum IssuanceRefusal {
         /// The identity it asks for.
         wanted: Identity,
     },
-    /// The Master placed no agent of this name anywhere.
+    /// The Master has not placed an agent of this name.
     #[error("the Master has placed no agent {agent}, neither on the node {node} nor elsewhere")]
     NotPlaced {
         /// The asking node.
@@ -58,7 +57,7 @@ pub enum IssuanceRefusal {
         /// The agent's local name.
         agent: Name,
     },
-    /// The Master placed the agent on another node.
+    /// The Master has placed the agent on another node.
     #[error("the Master has placed the agent {agent} on the node {placed_on}, not on {node}")]
     PlacedElsewhere {
         /// The asking node.
@@ -68,7 +67,7 @@ pub enum IssuanceRefusal {
         /// The node on which the Master placed the agent.
         placed_on: Name,
     },
-    /// A node or a process of another node.
+    /// The identity is another node, or a process of another node.
     #[error("the node {node} may not speak for {wanted}")]
     NotItsOwn {
         /// The asking node.
@@ -76,7 +75,7 @@ pub enum IssuanceRefusal {
         /// The identity it asks for.
         wanted: Identity,
     },
-    /// No node gets a certificate for an authority.
+    /// The identity is an authority. No node gets its certificate.
     #[error("the node {node} asks for the certificate of an authority, {wanted}")]
     Authority {
         /// The asking node.
@@ -84,7 +83,7 @@ pub enum IssuanceRefusal {
         /// The identity it asks for.
         wanted: Identity,
     },
-    /// The state is not known now, and the certificate shown does not name this process on this node.
+    /// The state is not known now, and the shown certificate does not name this process on this node.
     #[error(
         "the platform's state is not known now, and the node {node} shows no valid certificate that the same process holds for {wanted}"
     )]
@@ -94,7 +93,7 @@ pub enum IssuanceRefusal {
         /// The identity it asks for.
         wanted: Identity,
     },
-    /// The state has not been known for too long.
+    /// The state has been unknown for too long.
     #[error(
         "the platform's state is not known now: what was certified for {wanted} as {serial} was renewed without it until {until}, and no longer"
     )]
@@ -103,14 +102,14 @@ pub enum IssuanceRefusal {
         wanted: Identity,
         /// The certificate that was last issued with knowledge of the state.
         serial: Serial,
-        /// The end of the grant.
+        /// When renewals without the state end.
         until: Timestamp,
     },
 }
 
-/// Decides whether `requester` may have a certificate made for `wanted`.
+/// Decides whether `requester` may get a certificate for `wanted`.
 ///
-/// A member node may ask for certificates of the agents that the Master placed on it, of its own processes, and of
+/// A member node may ask for certificates of the agents that the Master has placed on it, of its own processes, and of
 /// itself (renewal). All are certified at the node's own address.
 pub fn decide(
     requester: &VerifiedIdentity,
@@ -179,9 +178,9 @@ pub fn decide(
 /// Decides whether `requester` may have the certificate `held` renewed for the same identity in the same process, while
 /// nobody knows the platform's state.
 ///
-/// The certificate itself proves the right: a CA that knew the state issued it for this process on this node, or it renews
-/// such a one. Both `requester` and `held` are valid now, and no denial that is known here names them. Nobody else is ever
-/// certified this way.
+/// The certificate itself proves the right: a CA that knew the state issued it for this process on this node, or it
+/// renews such a one. Both `requester` and `held` are valid now, and no denial known here names them. Nobody else is
+/// ever certified this way.
 pub fn decide_renewal(
     requester: &VerifiedIdentity,
     held: &VerifiedIdentity,
@@ -240,8 +239,8 @@ pub fn decide_renewal(
 }
 
 impl Grant {
-    /// A grant by the holder of the authority's key. It is for the Master's own node and agents, and for nodes whose
-    /// one-time token was [redeemed](crate::token::TokenBook::redeem).
+    /// A grant by the holder of the authority's key, for the Master's own node and agents, and for nodes whose one-time
+    /// token was [redeemed](crate::token::TokenBook::redeem).
     pub fn by_operator(identity: Identity, address: IpAddr) -> Self {
         Self {
             identity,
@@ -252,7 +251,7 @@ impl Grant {
         }
     }
 
-    /// The same grant, to a process on a node. The certificate names both.
+    /// The same grant, for a process on a node. The certificate names both.
     #[must_use]
     pub fn to_process(mut self, process: ProcessId, node: Name) -> Self {
         self.holder = Some((process, node));
@@ -286,7 +285,7 @@ impl Grant {
         &self.identity
     }
 
-    /// At which address.
+    /// The address at which the identity is certified.
     pub fn address(&self) -> IpAddr {
         self.address
     }

@@ -8,10 +8,10 @@ use data_encoding::HEXLOWER;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// An Ed25519 private key, 32 bytes that are overwritten when it is dropped, and its public key.
+/// An Ed25519 private key, 32 bytes that are overwritten when dropped, and its public key.
 ///
-/// The key cannot be cloned or serialised. Only the keys of nodes, authorities and long-lived identities are ever written to
-/// disk, by [`KeyPair::to_pkcs8_pem`].
+/// The key cannot be cloned or serialised. Only the keys of nodes, authorities and long-lived identities are ever
+/// written to disk, with [`KeyPair::to_pkcs8_pem`].
 pub struct KeyPair {
     seed: Zeroizing<[u8; 32]>,
     public: PublicKey,
@@ -31,7 +31,7 @@ pub enum KeyError {
     /// The operating system gave no random bytes.
     #[error("the operating system's random number generator failed")]
     NoRandomness,
-    /// The text is not an unencrypted key in PKCS#8 PEM, of the algorithm that is read.
+    /// The text is not an unencrypted key of the expected algorithm in PKCS#8 PEM.
     #[error("not a private key in PKCS#8 PEM of this algorithm: {0}")]
     NotPkcs8(&'static str),
     /// The holder of the key did not sign.
@@ -80,7 +80,7 @@ impl KeyPair {
 
     /// Signs a message.
     pub fn sign(&self, message: &[u8]) -> Result<Signature, KeyError> {
-        // The key is kept as a seed and expanded here, so an idle agent's key takes 32 bytes.
+        // The key is kept as a seed and expanded here, so that the key of an idle agent takes 32 bytes.
         Ed25519KeyPair::from_seed_and_public_key(self.seed.as_slice(), &self.public.0)
             .map_err(|_| KeyError::Unusable)?
             .try_sign(message)
@@ -90,8 +90,8 @@ impl KeyPair {
             .ok_or(KeyError::Unusable)
     }
 
-    /// The key as PKCS#8 PEM, for the keys of nodes, authorities and long-lived identities, which outlive their process. Keep the file
-    /// readable by its owner only (mode 0600).
+    /// The key as PKCS#8 PEM, for the keys of nodes, authorities and long-lived identities, which outlive their
+    /// process. Keep the file readable by its owner only (mode 0600).
     pub fn to_pkcs8_pem(&self) -> Zeroizing<String> {
         pem_of(&*self.pkcs8())
     }
@@ -119,7 +119,7 @@ impl KeyPair {
 pub(crate) fn pem_of(der: &[u8]) -> Zeroizing<String> {
     let body = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(der));
     let lines = body.as_bytes().chunks(PEM_LINE);
-    // Memory that grows would leave copies of the key behind.
+    // A buffer that grows would leave copies of the key behind.
     let mut text = Zeroizing::new(String::with_capacity(
         body.len() + body.len() / PEM_LINE + 64,
     ));
@@ -134,14 +134,14 @@ pub(crate) fn pem_of(der: &[u8]) -> Zeroizing<String> {
     text
 }
 
-/// The private key in PKCS#8 of which this is the text.
+/// The private key in PKCS#8, from its text.
 pub(crate) fn pkcs8_of(pem: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let body = pem
         .trim()
         .strip_prefix(PEM_BEGIN)
         .and_then(|rest| rest.strip_suffix(PEM_END))
         .ok_or(KeyError::NotPkcs8("no PRIVATE KEY block"))?;
-    // Memory that grows would leave copies of the key behind.
+    // A buffer that grows would leave copies of the key behind.
     let mut text = Zeroizing::new(String::with_capacity(body.len()));
     text.extend(body.split_whitespace());
     base64::engine::general_purpose::STANDARD
@@ -184,7 +184,7 @@ impl rcgen::PublicKeyData for PublicKey {
     }
 }
 
-/// The values of y of the points of order 8, least significant byte first.
+/// The y coordinates of the points of order 8, least significant byte first.
 const ORDER_8: [u8; 32] = [
     0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
     0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
@@ -205,7 +205,7 @@ impl PublicKey {
         &self.0
     }
 
-    /// The key in DER, as certificates and other programs have it (`SubjectPublicKeyInfo`).
+    /// The key in DER (`SubjectPublicKeyInfo`), as certificates and other programs use it.
     pub fn to_spki(&self) -> [u8; 44] {
         let mut der = [0; 44];
         der[..12].copy_from_slice(&SPKI_PREFIX);
@@ -213,14 +213,14 @@ impl PublicKey {
         der
     }
 
-    /// Whether `signature` is this key's over `message`.
+    /// Whether this key made `signature` for `message`.
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &Signature) -> bool {
         self.verifies_bytes(message, &signature.0)
     }
 
-    /// Whether anybody can sign for it: a point of order 1, 2, 4 or 8 (RFC 8032, section 5.1). Those have five values of y,
-    /// of which two have a second form.
+    /// Whether anybody can sign for the key: it is a point of order 1, 2, 4 or 8 (RFC 8032, section 5.1). Those have
+    /// five values of y, two of which have a second form.
     fn is_weak(&self) -> bool {
         let mut y = self.0;
         y[31] &= 0x7f;
@@ -240,7 +240,7 @@ impl PublicKey {
     }
 }
 
-/// Hexadecimal.
+/// The key in hexadecimal.
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&HEXLOWER.encode(&self.0))

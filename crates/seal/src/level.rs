@@ -1,4 +1,4 @@
-//! Security levels: the promises of a platform about the messages that it carries.
+//! Security levels: what a platform promises for the messages that it carries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// The promise made for each message, weakest first, so that levels compare by strength.
 ///
-/// The level is part of the authenticated data. A peer that was talked down to a weaker level is refused.
+/// The level is part of the authenticated data. A peer that was downgraded to a weaker level is refused.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -37,7 +37,7 @@ impl SecurityLevel {
         Self::Sealed,
     ];
 
-    /// The name used in manifests, on the command line and on the wire.
+    /// The level's name in manifests, on the command line and on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -10,9 +10,9 @@
 //! 2. Its node forwards the request. The CA parses the request as a [`SigningRequest`] and asks [`issuance`] whether
 //!    that node may speak for that agent. The CA then gets a [`Grant`](issuance::Grant). Without a grant an
 //!    [`IssuingAuthority`] signs only on an operator's explicit order.
-//! 3. The certificate goes back to the agent. The agent joins the certificate with its key as a [`Credential`].
+//! 3. The certificate goes back to the agent, which joins it with its key as a [`Credential`].
 //! 4. On a connection the agent proves itself with a [`binding`]. The peer checks the binding against its [`Trust`] and
-//!    gets a [`VerifiedIdentity`], which nothing else can make.
+//!    gets a [`VerifiedIdentity`], which cannot be made in any other way.
 //!
 //! [`encryption`] seals messages to an agent, so that only the agent's process reads them. [`workload`] makes tokens for
 //! servers outside the platform.
@@ -82,7 +82,7 @@ fn sha256_of<'a>(parts: impl Iterator<Item = &'a [u8]> + Clone) -> [u8; 32] {
     let mut joined = [0; 512];
     let length: usize = parts.clone().map(<[u8]>::len).sum();
     let hash = match joined.get_mut(..length) {
-        // One call of the library costs less than one for each part.
+        // One call to the library costs less than one for each part.
         Some(joined) => {
             let mut rest = &mut *joined;
             for part in parts {

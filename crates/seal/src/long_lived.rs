@@ -1,7 +1,7 @@
-//! Long-lived identities: the key of an agent's owner says of each certificate of the agent that it belongs to the same agent.
+//! Long-lived identities: the key of an agent's owner states for each certificate that it belongs to the same agent.
 //!
-//! The statement is in an extension of the certificate that others may pass over. Anybody checks it without trust in the CA,
-//! which cannot make it.
+//! The statement is in a non-critical extension of the certificate. Anybody can check it without trusting the CA, which
+//! cannot make it.
 
 use rcgen::CustomExtension;
 
@@ -18,7 +18,7 @@ pub(crate) const EXTENSION: [u64; 15] = [
 const HEAD: [u8; 2] = [0x04, 96];
 const CONTEXT: &[u8] = b"sealbus long-lived identity v1\0";
 
-/// The word of a long-lived identity that a certified key belongs to it.
+/// The statement of a long-lived identity that a certified key belongs to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongLivedIdentity {
     key: PublicKey,
@@ -26,7 +26,7 @@ pub struct LongLivedIdentity {
 }
 
 impl LongLivedIdentity {
-    /// Says with the key of the long-lived identity that `certified` is a key of `agent`, and so is the `second` key.
+    /// States, with the key of the long-lived identity, that `certified` and the `second` key are keys of `agent`.
     ///
     /// # Errors
     /// If the key does not sign.
@@ -47,7 +47,8 @@ impl LongLivedIdentity {
         &self.key
     }
 
-    /// Whether it says that `certified` is a key of `agent`, and so is the `second` key. An identity that is no agent's has none.
+    /// Whether it states that `certified` and the `second` key are keys of `agent`. False for an identity that is not
+    /// an agent's.
     #[must_use]
     pub fn is_of(
         &self,
@@ -70,7 +71,7 @@ impl LongLivedIdentity {
         CustomExtension::from_oid_content(&EXTENSION, self.encode())
     }
 
-    /// Reads the value of the extension. Each one has one form.
+    /// Reads the value of the extension, which has only one form.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let rest = value.strip_prefix(&HEAD)?;
         let (key, signature) = rest.split_first_chunk()?;
@@ -96,7 +97,7 @@ fn statement(agent: &Identity, certified: &PublicKey, second: Option<&VerifyingK
 }
 
 impl PublicKey {
-    /// SHA-256 of the key in DER (`SubjectPublicKeyInfo`), by which people know a long-lived identity.
+    /// The SHA-256 of the key in DER (`SubjectPublicKeyInfo`), by which people know a long-lived identity.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.to_spki())
     }

@@ -53,7 +53,7 @@ impl MlDsaKeyPair {
     /// The key's seed as PKCS#8 PEM (RFC 9881 section 6). Keep the file readable by its owner only (mode 0600).
     ///
     /// # Errors
-    /// [`KeyError::Unusable`] if the library does not write it.
+    /// [`KeyError::Unusable`] if the library does not write the key.
     pub fn to_pkcs8_pem(&self) -> Result<Zeroizing<String>, KeyError> {
         let der = self.pair.to_pkcs8v1().map_err(|_| KeyError::Unusable)?;
         Ok(pem_of(der.as_ref()))

@@ -1,4 +1,4 @@
-//! Rules for messages between agents and for actions on channels. By default every agent may do everything. A policy
+//! Rules for messages between agents, and for actions on channels. By default every agent may do everything. A policy
 //! narrows that.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -8,13 +8,13 @@ use thiserror::Error;
 
 use crate::identity::{Identity, IdentityError, PlatformName};
 
-/// The most classes of agents that a policy may tell apart.
+/// The most classes of agents that a policy may distinguish.
 const MOST_CLASSES: usize = 512;
 
 /// The most rules of a policy.
 pub const MOST_RULES: usize = 1024;
 
-/// A policy as written in the manifest. Rules are tried in order, and the first matching rule decides. If no rule
+/// A policy as written in the manifest. Rules are tried in order, and the first one that matches decides. If no rule
 /// matches, the message may be sent.
 ///
 /// ```toml
@@ -50,18 +50,18 @@ pub struct Policy {
     pub channel_rules: Vec<ChannelRule>,
 }
 
-/// One rule of a [`Policy`] about channels. As with [`Rule`], the first matching rule decides. An action that no rule
-/// matches is allowed.
+/// One rule of a [`Policy`] about channels. As with [`Rule`], the first rule that matches decides. If no rule matches,
+/// the action is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum ChannelRule {
     /// These agents may do these things on these channels.
     Allow(ChannelUses),
-    /// They may not.
+    /// These agents may not do these things on these channels.
     Deny(ChannelUses),
 }
 
-/// The subject of a [`ChannelRule`].
+/// The agents, actions and channels of a [`ChannelRule`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelUses {
@@ -106,7 +106,7 @@ impl ChannelRight {
 pub enum Rule {
     /// These messages may be sent.
     Allow(Messages),
-    /// These may not.
+    /// These messages may not be sent.
     Deny(Messages),
 }
 
@@ -118,8 +118,8 @@ pub struct Messages {
     pub from: Vec<String>,
     /// Their receivers.
     pub to: Vec<String>,
-    /// Those on whose behalf they ask. Without it, a rule applies whoever asks. With it, a rule applies only to messages on
-    /// behalf of others: one that denies, if one of them is meant; one that allows, if all of them are.
+    /// The agents on whose behalf the messages ask. Without it, a rule applies to all messages. With it, a rule applies only
+    /// to messages on behalf of others: a denying rule if it names one of them; an allowing rule if it names all of them.
     #[serde(
         default,
         rename = "on-behalf-of",
@@ -134,9 +134,9 @@ pub struct Permissions {
     /// The class of each agent that the policy names. All other agents are of class 0.
     classes: HashMap<String, u32>,
     count: usize,
-    /// The decisions, `count` × `count` of them, with one row for each sender's class.
+    /// The decisions: `count` × `count` of them, one row for each sender's class.
     allowed: Vec<bool>,
-    /// The rules for messages on behalf of others, in their order.
+    /// The rules for messages on behalf of others, in order.
     delegated: Vec<Delegated>,
     /// The place of the rule behind each decision, if there are rules for messages on behalf of others.
     deciding: Vec<Option<usize>>,
@@ -147,17 +147,17 @@ pub struct Permissions {
 struct Delegated {
     allow: bool,
     askers: AgentSet,
-    /// The classes of senders and of receivers that it is for.
+    /// The classes of senders, and below of receivers, that the rule is for.
     from: Vec<bool>,
     to: Vec<bool>,
-    /// Its place among all rules.
+    /// The rule's place among all rules.
     place: usize,
 }
 
 /// Why a policy cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
-    /// A name in it is no agent's.
+    /// A name in it is not that of an agent.
     #[error("the policy names {name:?}: {error}")]
     Name {
         /// The name.
@@ -165,13 +165,13 @@ pub enum PolicyError {
         /// The fault in it.
         error: IdentityError,
     },
-    /// A group and an agent, or `*`, cannot be told apart.
+    /// The name of a group could be mistaken for an agent, or for `*`.
     #[error("a group cannot be named {0:?}: use letters, digits, '-', '_' and '.'")]
     GroupName(String),
     /// The policy has too many rules.
     #[error("the policy has {0} rules, but at most {MOST_RULES} may be given; use groups")]
     TooManyRules(usize),
-    /// The policy distinguishes too many kinds of agents.
+    /// The policy distinguishes too many classes of agents.
     #[error("the policy distinguishes more than {MOST_CLASSES} kinds of agents; use groups")]
     TooManyClasses,
 }
@@ -192,7 +192,7 @@ impl Policy {
     /// The members of each group, by AID name.
     ///
     /// # Errors
-    /// [`PolicyError`], if a group or a member has no legal name.
+    /// [`PolicyError`] if a group or a member has no legal name.
     pub fn members(&self, platform: &PlatformName) -> Result<Groups<'_>, PolicyError> {
         let mut groups = HashMap::new();
         for (group, members) in &self.groups {
@@ -209,14 +209,14 @@ impl Policy {
     /// Compiles the rules about messages for a platform. The platform's name completes agents' local names.
     ///
     /// # Errors
-    /// [`PolicyError`], with the rule's fault.
+    /// [`PolicyError`] with the fault of the rule.
     pub fn compile(&self, platform: &PlatformName) -> Result<Permissions, PolicyError> {
         self.compile_beside(platform, &[])
     }
 
-    /// As [`compile`](Self::compile), on a platform with `services` of its own: agents, by their local names, that `*`
-    /// does not match. So rules for all agents do not cut agents off from the services, or the services from each
-    /// other. A rule that names a service applies to it.
+    /// As [`compile`](Self::compile), on a platform with `services` of its own: agents, given by their local names,
+    /// that `*` does not match. So rules for all agents do not cut agents off from the services, or the services from
+    /// each other. A rule that names a service applies to it.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
@@ -322,8 +322,8 @@ impl Permissions {
         self.allowed[self.class(sender) * self.count + self.class(receiver)]
     }
 
-    /// Whether the agent `sender` may write to the agent `receiver` on behalf of `askers`, all by AID name. Without askers, it
-    /// is [`may_send`](Self::may_send).
+    /// Whether the agent `sender` may write to the agent `receiver` on behalf of `askers`, all given by AID name.
+    /// Without askers, it is [`may_send`](Self::may_send).
     pub fn may_send_for(&self, sender: &str, receiver: &str, askers: &[String]) -> bool {
         if self.delegated.is_empty() || askers.is_empty() {
             return self.may_send(sender, receiver);
@@ -339,7 +339,7 @@ impl Permissions {
         found.map_or(self.allowed[pair], |rule| rule.allow)
     }
 
-    /// Whether the policy allows all messages, without any difference between them.
+    /// Whether the policy allows all messages.
     pub fn allow_everything(&self) -> bool {
         self.allowed.iter().all(|allowed| *allowed) && self.delegated.iter().all(|it| it.allow)
     }
@@ -366,7 +366,7 @@ pub type Groups<'a> = HashMap<&'a str, HashSet<String>>;
 pub struct AgentSet {
     /// Whether all agents are meant.
     everybody: bool,
-    /// The AID names that the rule names, also beside `*`.
+    /// The AID names that the rule names, even if it also has `*`.
     names: HashSet<String>,
 }
 
@@ -405,12 +405,12 @@ impl AgentSet {
         self.everybody
     }
 
-    /// Whether the agent of this AID name is one of them.
+    /// Whether the agent with this AID name is one of them.
     pub fn holds(&self, name: &str) -> bool {
         self.everybody || self.names_one(name)
     }
 
-    /// Whether the agent of this AID name is matched by its name, not because all agents are.
+    /// Whether the agent with this AID name is listed by name, and not only matched by `*`.
     fn names_one(&self, name: &str) -> bool {
         self.names.contains(name)
     }
@@ -441,12 +441,12 @@ impl CompiledRule {
         (self.from.holds(name), self.to.holds(name))
     }
 
-    /// The same for an agent that is not meant by `*`.
+    /// As [`sides`](Self::sides), for an agent that `*` does not match.
     fn sides_by_name(&self, name: &str) -> (bool, bool) {
         (self.from.names_one(name), self.to.names_one(name))
     }
 
-    /// The same for agents that no rule names.
+    /// As [`sides`](Self::sides), for agents that no rule names.
     fn of_unnamed(&self) -> (bool, bool) {
         (self.from.everybody, self.to.everybody)
     }

@@ -1,6 +1,7 @@
-//! The second key of an agent, for proofs alone, where the platform's signatures are of another algorithm than TLS knows.
+//! The second key of an agent, for proofs only. It is needed where the platform's signatures have an algorithm that TLS
+//! does not know.
 //!
-//! It is in the standard extension subjectAltPublicKeyInfo (X.509, 2019, section 9.8.2), which others may pass over.
+//! It is in the standard, non-critical extension subjectAltPublicKeyInfo (X.509, 2019, section 9.8.2).
 
 use rcgen::CustomExtension;
 use x509_parser::prelude::FromDer;
@@ -16,11 +17,11 @@ pub(crate) fn extension(key: &VerifyingKey) -> CustomExtension {
     CustomExtension::from_oid_content(&EXTENSION, key.to_spki())
 }
 
-/// Reads the value of the extension. An Ed25519 key has no place there.
+/// Reads the value of the extension. An Ed25519 key is refused there.
 pub(crate) fn decode(value: &[u8]) -> Option<VerifyingKey> {
     let (rest, info) = SubjectPublicKeyInfo::from_der(value).ok()?;
     let key = verifying_key(&info)?;
     let is_second = rest.is_empty() && key.ed25519().is_none();
-    // Each key has one form.
+    // Each key has only one form.
     (is_second && key.to_spki() == value).then_some(key)
 }

@@ -15,18 +15,19 @@ use crate::long_lived::{self, LongLivedIdentity};
 use crate::proof_key;
 use crate::verifying_key::{VerifyingKey, verifying_key};
 
-/// The largest signing request that is read, in bytes. Requests of Sealbus take about 130; those of CAs with ML-DSA-65, about
-/// 5400.
+/// The largest signing request that is read, in bytes. Requests of Sealbus have about 130; those of CAs with ML-DSA-65,
+/// about 5400.
 pub const LONGEST_REQUEST: usize = 8192;
 
-/// Digits of a key's hash in the name of its authority. They are 80 bits: nobody finds a key that has the name of another one. More
-/// would make the subject of the certificate longer than 64 characters, the most of X.520, on platforms with ordinary names.
+/// The digits of a key's hash in the name of its authority: 80 bits, so that nobody finds a key with the name of
+/// another one. With more, the subject of the certificate would exceed 64 characters, the limit of X.520, on platforms
+/// with ordinary names.
 const AUTHORITY_DIGITS: usize = 20;
 
 /// A PKCS#10 signing request (RFC 2986) whose sender has proved that it holds the private key.
 ///
-/// The request yields the public key, the second key for proofs, and the agent's [`LongLivedIdentity`], if it has them. The CA
-/// ignores all names, usages and any `CA:TRUE` in the request, and decides all of that itself.
+/// The request yields the public key and, if there are any, the second key for proofs and the agent's
+/// [`LongLivedIdentity`]. The CA ignores all names, usages and any `CA:TRUE` in the request, and decides them itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningRequest {
     public_key: VerifyingKey,
@@ -43,10 +44,10 @@ pub enum SigningRequestError {
     /// The bytes are not a PKCS#10 request in DER.
     #[error("the signing request is not PKCS#10 in DER: {0}")]
     Malformed(String),
-    /// The key is of an algorithm that is not known here.
+    /// The algorithm of the key is not known here.
     #[error("the signing request is for a key of another algorithm; make an Ed25519 key")]
     Algorithm,
-    /// The extension with the second key or the long-lived identity is not one, or is there twice.
+    /// The extension with the second key or the long-lived identity is invalid, or occurs twice.
     #[error("the second key or the long-lived identity in the signing request cannot be read")]
     Extension,
     /// The request is not signed by the key that it asks to certify.
@@ -58,14 +59,14 @@ const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 const PEM_END: &str = "-----END CERTIFICATE REQUEST-----";
 
 impl SigningRequest {
-    /// The bytes of a request that other programs wrote as text (RFC 7468, section 7), which must be one that
-    /// [`parse`](Self::parse) reads.
+    /// The bytes of a request that another program wrote as text (RFC 7468, section 7). They must be valid for
+    /// [`parse`](Self::parse).
     ///
     /// # Errors
     /// As `parse`.
     pub fn from_pem(text: &[u8]) -> Result<Vec<u8>, SigningRequestError> {
         let malformed = |what: &str| SigningRequestError::Malformed(what.to_owned());
-        // In text, every byte takes four thirds and a line its end.
+        // In base64, three bytes take four, and each line has an end.
         if text.len() > 2 * LONGEST_REQUEST {
             return Err(SigningRequestError::TooLong(text.len()));
         }
@@ -109,7 +110,7 @@ impl SigningRequest {
         })
     }
 
-    /// The request for a key that this process holds, and so has proved to hold.
+    /// The request for a key that this process holds, which proves possession.
     pub(crate) fn of(key: &AuthorityKey) -> Self {
         Self {
             public_key: key.public_key(),
@@ -123,26 +124,26 @@ impl SigningRequest {
         &self.public_key
     }
 
-    /// The second key to certify, for proofs alone. Nobody signs for others with it, because each proof names its author and the
-    /// certificate: the request need not prove that its sender holds the key.
+    /// The second key to certify, for proofs only. Each proof names its author and the certificate, so nobody can use
+    /// this key to sign for others. The request therefore need not prove that its sender holds it.
     pub fn second(&self) -> Option<&VerifyingKey> {
         self.second.as_ref()
     }
 
-    /// The long-lived identity that the certificate shall name. Nothing in it was checked.
+    /// The long-lived identity that the certificate shall name. It is not checked.
     pub fn long_lived(&self) -> Option<&LongLivedIdentity> {
         self.long_lived.as_ref()
     }
 
-    /// The name of the issuing authority that has this key: `ca-`, and the beginning of the key's SHA-256. Several Masters
-    /// make authorities without asking each other, and none gets the name of another one.
+    /// The name of the issuing authority that has this key: `ca-` and the beginning of the key's SHA-256. Several
+    /// Masters make authorities without asking each other, and no two get the same name.
     pub fn authority_name(&self) -> String {
         let hash = Fingerprint::of(self.public_key.as_bytes()).to_string();
         format!("ca-{}", &hash[..AUTHORITY_DIGITS])
     }
 }
 
-/// The value of an extension that the request wants.
+/// The value of an extension that the request asks for.
 fn wanted<T>(
     request: &X509CertificationRequest<'_>,
     oid: &[u64],
@@ -169,12 +170,12 @@ fn wanted<T>(
 }
 
 impl KeyPair {
-    /// A signing request for this key, in DER. It names no identity: the CA knows which identity it is for.
+    /// A signing request for this key, in DER. It names no identity, because the CA knows whose request it is.
     pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
         request_of(self, None, None)
     }
 
-    /// The same, for a certificate with a second key, or one that names a long-lived identity.
+    /// As [`signing_request`](Self::signing_request), for a certificate with a second key or a long-lived identity.
     ///
     /// # Errors
     /// As [`signing_request`](Self::signing_request).
@@ -191,7 +192,7 @@ impl AuthorityKey {
     /// As [`KeyPair::signing_request`].
     ///
     /// # Errors
-    /// If the key, or its holder, does not sign.
+    /// [`KeyError`] if the key or its holder does not sign.
     pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
         request_of(self, None, None)
     }

@@ -32,7 +32,7 @@ impl Serial {
         &self.0
     }
 
-    /// The number of an INTEGER in DER, unless it has more than 16 bytes.
+    /// The number in an INTEGER in DER; `None` if it has more than 16 bytes.
     pub(crate) fn from_der(integer: &[u8]) -> Option<Self> {
         let start = integer
             .iter()

@@ -1,17 +1,17 @@
-//! The time in which one Master leads, where a platform may have several.
+//! The time in which one Master leads, if a platform has several.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A term of a Master. Terms of one platform never fall. The store takes changes of the latest one alone, and a node obeys the
-/// highest one that it has heard of.
+/// A term of a Master. The terms of a platform only rise. The store accepts only changes of the latest term, and a node
+/// obeys the highest term that it has heard of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Term {
     /// When the platform was last restored from a backup, in Unix seconds; 0 if never.
     pub epoch: u64,
-    /// The number of the term in this epoch: of Masters that began to lead, this one included.
+    /// The number of the term in this epoch: how many Masters have begun to lead, including this one.
     pub number: u64,
 }
 
@@ -21,22 +21,22 @@ impl fmt::Display for Term {
     }
 }
 
-/// A term, as one hears it who obeys the highest.
+/// How a receiver that obeys the highest term judges a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It is over: a higher one was heard of before. Whoever acts in it is not obeyed.
+    /// The term is over: a higher one was heard of before. A Master that acts in it is not obeyed.
     Over {
-        /// The highest one.
+        /// The highest term.
         highest: Term,
     },
-    /// It is the highest one still.
+    /// The term is still the highest one.
     Same,
-    /// It is the highest one from now on. It must be kept before anyone is obeyed in it.
+    /// The term is the highest one from now on. It must be stored before anyone is obeyed in it.
     Higher,
 }
 
 impl Term {
-    /// Judges this term, where `highest` is the highest one that was heard of before.
+    /// Judges this term; `highest` is the highest one that was heard of before.
     pub fn heard_after(self, highest: Option<Term>) -> Heard {
         match highest {
             Some(highest) if self < highest => Heard::Over { highest },
@@ -46,7 +46,7 @@ impl Term {
     }
 }
 
-/// A text is not a term.
+/// The text is not a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a term is written EPOCH.NUMBER")]
 pub struct NotATerm;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustls_pki_types::UnixTime;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The default difference between clocks up to which a certificate is not refused for its dates.
+/// The default difference between clocks at which a certificate is still not refused for its dates.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(10);
 
 /// A point in time: whole seconds since 1970-01-01T00:00:00Z, the resolution of X.509.
@@ -96,7 +96,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Year, month and day of the proleptic Gregorian calendar. They are counted in eras of 400 years whose years begin in
+/// Year, month and day of the proleptic Gregorian calendar. Days are counted in eras of 400 years whose years begin in
 /// March, so that the leap day comes last.
 fn civil_from_days(days_since_epoch: u64) -> (u64, u64, u64) {
     const DAYS_PER_ERA: u64 = 146_097;

@@ -1,6 +1,6 @@
 //! TLS 1.3 in Sealbus: one provider, Ed25519 certificates, SPIFFE identities.
 //!
-//! X25519MLKEM768 comes first. There is no resumption, no session ticket and no early data. Each of them would admit a
+//! X25519MLKEM768 comes first. There is no resumption, no session ticket and no early data, because each would admit a
 //! peer whose certificate was revoked in the meantime. A full handshake costs 0.1 ms a connection.
 
 mod provider;
@@ -88,8 +88,8 @@ impl Acceptor {
         })
     }
 
-    /// An accepting end for newcomers. They have no certificate yet, and know this server by its root's fingerprint.
-    /// `source` must be [`CertificateSource::with_root`].
+    /// An accepting end for newcomers. They have no certificate yet, and recognise this server by its root's
+    /// fingerprint. `source` must be from [`CertificateSource::with_root`].
     pub fn for_enrolment(source: Arc<CertificateSource>, protocols: &[&[u8]]) -> Self {
         Self {
             source,
@@ -98,7 +98,7 @@ impl Acceptor {
         }
     }
 
-    /// The configuration for one connection, and the place of the reason if its client was refused.
+    /// The configuration for one connection, and the place for the reason if its client is refused.
     pub fn accept(&self) -> Result<(Arc<ServerConfig>, HandshakeRefusal), TlsError> {
         let refusal = HandshakeRefusal::default();
         let builder = ServerConfig::builder_with_provider(provider())
@@ -109,7 +109,7 @@ impl Acceptor {
         };
         let mut config = builder.with_cert_resolver(Arc::clone(&self.source) as _);
         config.alpn_protocols.clone_from(&self.protocols);
-        // A full handshake, which checks the certificate, is the only way in.
+        // Only a full handshake, which checks the certificate, is allowed.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
@@ -118,8 +118,8 @@ impl Acceptor {
 }
 
 impl Connector {
-    /// An opening end. From level `auth` on this end shows its certificate too. `protocols` are the ALPN names spoken
-    /// (RFC 7301).
+    /// An opening end. From level `auth` on it shows its certificate, too. `protocols` are the ALPN names spoken (RFC
+    /// 7301).
     pub fn new(
         level: SecurityLevel,
         source: Arc<CertificateSource>,
@@ -140,7 +140,7 @@ impl Connector {
     /// fingerprint. The server must be `expected` and show the root.
     ///
     /// A newcomer has no deny list. If it hands over a secret or takes orders, `expected` should therefore be one
-    /// identity, not a kind that revoked certificates share.
+    /// identity, and not a kind that revoked certificates share.
     pub fn for_enrolment(
         platform: PlatformName,
         root: Fingerprint,
@@ -160,7 +160,7 @@ impl Connector {
         }
     }
 
-    /// The configuration for one connection to `expected`, and the place of the reason if the server was refused.
+    /// The configuration for one connection to `expected`, and the place for the reason if the server is refused.
     pub fn connect(
         &self,
         expected: ExpectedPeer,
@@ -195,7 +195,7 @@ impl Connector {
     }
 }
 
-/// The check of clients' certificates by a server beside the mesh: they must be those of agents of the platform.
+/// The check of clients' certificates by a server beside the mesh. The clients must be agents of the platform.
 pub fn agents_of(trust: Arc<Trust>) -> Arc<dyn ClientCertVerifier> {
     let agents = ExpectedPeer::AnyOf(&[IdentityKind::Agent]);
     Arc::new(PeerVerifier::new(Believed::Known(trust), agents))

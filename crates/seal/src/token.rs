@@ -1,4 +1,4 @@
-//! One-time secrets in one printable word: join tokens for nodes, tickets for programs.
+//! One-time secrets, each in one printable word: join tokens for nodes, and tickets for programs.
 
 mod book;
 
@@ -25,7 +25,7 @@ pub const LONGEST_TOKEN: usize = 4096;
 /// The most addresses in a token.
 pub const MOST_ADDRESSES: usize = 8;
 
-/// The most tokens a book keeps.
+/// The most tokens that a book keeps.
 pub const MOST_TOKENS: usize = 10_000;
 
 /// The purpose of a token.
@@ -58,7 +58,7 @@ pub struct Token {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<[u8; 32]>);
 
-/// SHA-256 of a secret, kept in its place.
+/// The SHA-256 of a secret, stored in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SecretHash(Fingerprint);
 
@@ -70,10 +70,10 @@ pub enum TokenError {
         "not a token: {0}; copy the whole word that begins with sealbus-join:, sealbus-ticket: or sealbus-master:"
     )]
     Malformed(&'static str),
-    /// A name in it is not legal.
+    /// A name in the token is not legal.
     #[error("not a token: {0}")]
     Name(#[from] IdentityError),
-    /// The text is a token of the other purpose.
+    /// The text is a token for another purpose.
     #[error("this is a {found}, but a {expected} is needed")]
     WrongPurpose {
         /// The purpose that was needed.
@@ -115,7 +115,7 @@ pub enum TokenError {
     /// Too many tokens are open.
     #[error("{MOST_TOKENS} tokens are open already; wait until some expire")]
     Full,
-    /// The key could not be made.
+    /// The secret could not be made.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
@@ -227,7 +227,7 @@ impl fmt::Debug for Secret {
 
 impl Token {
     /// A token with a fresh secret. `addresses` have the form `host:port`. `root` is the fingerprint of the platform's
-    /// root certificate. Without a `name` the user of the token chooses one.
+    /// root certificate. Without a `name`, the user of the token chooses one.
     pub fn new(
         purpose: Purpose,
         platform: PlatformName,
@@ -258,7 +258,7 @@ impl Token {
         self.purpose
     }
 
-    /// The platform it is of.
+    /// The platform that the token is for.
     pub fn platform(&self) -> &PlatformName {
         &self.platform
     }
@@ -283,7 +283,7 @@ impl Token {
         &self.secret
     }
 
-    /// Reads a token and checks that it is of the given purpose.
+    /// Reads a token and checks its purpose.
     pub fn parse(purpose: Purpose, text: &str) -> Result<Self, TokenError> {
         let token: Self = text.parse()?;
         if token.purpose != purpose {

@@ -1,4 +1,4 @@
-//! The trust of a process: the roots, the deny lists, and the clock's tolerance.
+//! The trust of a process: its roots, its deny lists, and its clock tolerance.
 
 mod cache;
 mod deny_lists;
@@ -23,15 +23,15 @@ use crate::verifying_key::SignatureAlgorithm;
 
 use cache::{Cache, mark};
 
-/// The shared state of all verifiers of a process. Clone the [`Arc`] around it.
+/// The state that all verifiers of a process share. Clone the [`Arc`] around it.
 pub struct Trust {
     platform: PlatformName,
     roots: Vec<Root>,
-    /// The algorithms of the roots: those below have no other ones.
+    /// The algorithms of the roots. Certificates below them have no others.
     algorithms: Vec<&'static dyn SignatureVerificationAlgorithm>,
     clock_skew: Duration,
     deny_lists: ArcSwap<Vec<Arc<SignedDenyList>>>,
-    /// One list is applied at a time.
+    /// Ensures that one list is applied at a time.
     applying: Mutex<()>,
     verified: Mutex<Cache>,
 }
@@ -115,10 +115,10 @@ impl Trust {
         self.verify_certificates(chain.leaf(), chain.issuers(), now)
     }
 
-    /// Verifies a chain as it was at the time `then`, for what was signed at that time: signatures up to a trusted
-    /// root, dates and platform. Deny lists are not asked: a certificate is denied also when its owner ends in order.
+    /// Verifies a chain as of the time `then`, for statements that were signed at that time: signatures up to a trusted root,
+    /// dates and platform. Deny lists are ignored, because a certificate is also denied when its owner ends in order.
     ///
-    /// The whole chain is checked each time, even if its owner is known, because others may check the kept chain later.
+    /// The whole chain is checked each time, even if its owner is known, because others may check the stored chain later.
     pub fn verify_as_of(
         &self,
         chain: &CertificateChain,
@@ -130,10 +130,10 @@ impl Trust {
         Ok(verified)
     }
 
-    /// Runs a check whose outcome the bytes behind `mark` alone decide, unless it succeeded lately.
+    /// Runs a check whose outcome depends only on the bytes behind `mark`, unless it succeeded recently.
     ///
     /// # Errors
-    /// That of the check. Failures are not remembered, so that a peer cannot fill the memory with them.
+    /// The error of the check. Failures are not remembered, so that a peer cannot fill the memory with them.
     pub fn once<E>(
         &self,
         mark: Fingerprint,
@@ -163,7 +163,7 @@ impl Trust {
             Some(verified) => verified,
             None => {
                 let verified = self.verify_path(leaf, fingerprint, issuers, now)?;
-                // Only valid chains are kept, so that a peer cannot fill the cache with rejects.
+                // Only valid chains are kept, so that a peer cannot fill the cache with invalid ones.
                 self.check(&verified, now)?;
                 self.cache(|cache| cache.chains.insert(mark, verified.clone()));
                 return Ok(verified);
@@ -173,8 +173,8 @@ impl Trust {
         Ok(verified)
     }
 
-    /// Checks that an identity verified earlier is still valid at `now`: dates and deny lists. O(1). An identity that is
-    /// revoked and expired is revoked: an expired one may be back with a new certificate.
+    /// Checks that an identity verified earlier is still valid at `now`: dates and deny lists. O(1). If an identity is
+    /// both revoked and expired, it counts as revoked: an expired one may come back with a new certificate.
     pub fn check(&self, identity: &VerifiedIdentity, now: Timestamp) -> Result<(), VerifyError> {
         let verified = &*identity.0;
         self.check_denials(&verified.leaf, &verified.issuers)?;
@@ -187,7 +187,8 @@ impl Trust {
         issuers: &[(Identity, Serial)],
     ) -> Result<(), VerifyError> {
         let lists = self.deny_lists.load();
-        // These come first: whoever has a CA's key gives a leaf any serial number, also one that is denied for a lesser reason.
+        // Issuers come first: a thief of a CA's key can give a leaf any serial number, even one that is denied for a
+        // lesser reason.
         for (issuer, serial) in issuers {
             let denial = lists.iter().find_map(|list| list.denied_serial(*serial));
             if let Some(denial) = denial {
@@ -200,7 +201,7 @@ impl Trust {
         }
         let denials = lists.iter().flat_map(|list| {
             let itself = list.denied(leaf.identity(), leaf.serial(), leaf.not_before());
-            // A CA that does not know of a denial may renew what is denied.
+            // A CA that does not know of a denial may renew a denied certificate.
             let earlier = leaf.renews().and_then(|renewed| {
                 list.denied(leaf.identity(), renewed.serial, renewed.not_before)
             });
@@ -255,7 +256,7 @@ impl Trust {
         now: Timestamp,
     ) -> Result<VerifiedIdentity, VerifyError> {
         let leaf = Certificate::parse(leaf_der)?;
-        // Some show the root, too. It adds nothing.
+        // Some peers also show the root. It adds nothing.
         let issuers = match issuers.split_last() {
             Some((last, below)) if self.is_root(last) => below,
             _ => issuers,
@@ -269,15 +270,15 @@ impl Trust {
         let not_after = all().map(Certificate::not_after).min().unwrap_or_default();
 
         let identity = leaf.identity();
-        // The library is given a time inside the validity, so that it judges the signatures alone. `check` judges the
-        // dates each time, with the tolerance for clocks.
+        // The library gets a time inside the validity, so that it judges only the signatures. `check` judges the dates
+        // each time, with the clock tolerance.
         let inside = now.max(not_before).min(not_after);
         let leaf_der = CertificateDer::from(leaf_der);
         let unknown = || VerifyError::UnknownIssuer {
             identity: identity.clone(),
             platform: self.platform.clone(),
         };
-        // A CA that goes on renewing without knowledge of the state gives nobody more than the day.
+        // If a CA keeps renewing without knowledge of the state, nobody gets more than the day of the grant.
         let day = leaf.renews().map(Renewed::until);
         let not_after = day.map_or(not_after, |day| not_after.min(day));
         let known = match issuers {
@@ -285,7 +286,7 @@ impl Trust {
             _ => None,
         };
         let is_new = known.is_none();
-        // An authority that is known is the end of the path itself.
+        // A known authority is itself the end of the path.
         let above = if is_new { issuers } else { &[] };
         let anchors: Vec<_> = match known {
             Some(authority) => vec![authority],
@@ -304,7 +305,7 @@ impl Trust {
                         None,
                     )
                     .map(|path| {
-                        // The dates and denials of a certificate beside the path are not this leaf's.
+                        // The dates and denials of a certificate that is not on the path do not concern this leaf.
                         let mut used = path.intermediate_certificates();
                         let is_used = |shown: &CertificateDer<'_>| {
                             used.next().is_some_and(|it| it.der() == *shown)

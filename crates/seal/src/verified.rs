@@ -21,7 +21,7 @@ pub(crate) struct Verified {
     pub(crate) leaf: Certificate,
     /// The leaf's key.
     pub(crate) key: PublicKey,
-    /// The key of its proofs.
+    /// The key that signs its proofs.
     pub(crate) proof_key: Option<VerifyingKey>,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) issuers: Vec<(Identity, Serial)>,
@@ -40,7 +40,7 @@ impl VerifiedIdentity {
         self.0.leaf.serial()
     }
 
-    /// The address it is certified at.
+    /// The address at which it is certified.
     pub fn address(&self) -> Option<IpAddr> {
         self.0.leaf.address()
     }
@@ -60,17 +60,17 @@ impl VerifiedIdentity {
         self.0.not_after
     }
 
-    /// The key it proved to hold.
+    /// The key that it proved to hold.
     pub fn public_key(&self) -> &PublicKey {
         &self.0.key
     }
 
-    /// The key that signs its proofs. It is of the algorithm of the platform's CAs; an identity without such a key signs none.
+    /// The key that signs its proofs. It has the algorithm of the platform's CAs. `None` if the identity signs no proofs.
     pub fn proof_key(&self) -> Option<&VerifyingKey> {
         self.0.proof_key.as_ref()
     }
 
-    /// Whether both come from one verification. Much faster than to compare them, and often enough.
+    /// Whether both come from one verification. This is much faster than comparing them, and often enough.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

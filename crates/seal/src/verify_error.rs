@@ -26,7 +26,7 @@ pub enum VerifyError {
         /// The platform whose CAs are trusted.
         platform: PlatformName,
     },
-    /// The certificate is not valid any more.
+    /// The certificate is no longer valid.
     #[error(
         "expired: the certificate of {identity} was valid until {not_after}, {by_seconds} s ago; either it was not renewed or the clock here ({now}) is off"
     )]
@@ -51,7 +51,7 @@ pub enum VerifyError {
         not_before: Timestamp,
         /// The time here.
         now: Timestamp,
-        /// How far off that is.
+        /// How many seconds remain until then.
         by_seconds: u64,
     },
     /// The certificate is on the deny list.
@@ -72,12 +72,12 @@ pub enum VerifyError {
         /// The platform trusted here.
         expected: PlatformName,
     },
-    /// The identity is proved, but its kind is not admitted here.
+    /// The identity is proved, but its kind is not allowed here.
     #[error("{identity} is not {}", expected_kinds(expected))]
     WrongKind {
         /// The proved identity.
         identity: Identity,
-        /// The expected kind.
+        /// The expected kinds.
         expected: &'static [IdentityKind],
     },
     /// The identity is proved, but another identity was expected.
@@ -88,7 +88,7 @@ pub enum VerifyError {
         /// The identity that answered.
         found: Identity,
     },
-    /// None of the peer's certificates is the root whose fingerprint the token carries.
+    /// None of the peer's certificates is the root whose fingerprint the token contains.
     #[error(
         "unknown issuer: the server did not show the root certificate {expected} that the token names; the token belongs to another platform, or somebody intercepts the connection"
     )]
@@ -96,7 +96,7 @@ pub enum VerifyError {
         /// The fingerprint in the token.
         expected: Fingerprint,
     },
-    /// The chain is against the rules in some other way.
+    /// The chain breaks some other rule.
     #[error("the certificate of {identity} is not acceptable: {why}")]
     Unacceptable {
         /// The identity in the certificate.

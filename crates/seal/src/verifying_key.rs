@@ -1,4 +1,4 @@
-//! The algorithms that sign for a platform, and public keys that know theirs.
+//! The signature algorithms of a platform, and public keys that know theirs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::key::PublicKey;
 
-/// An algorithm of signatures. It is that of the root's key, and of the keys of all CAs below it.
+/// A signature algorithm: that of the root's key and of the keys of all CAs below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SignatureAlgorithm {
@@ -30,7 +30,7 @@ impl SignatureAlgorithm {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Ed25519, Self::MlDsa65];
 
-    /// Bytes of a public key.
+    /// The length of a public key in bytes.
     pub const fn key_length(self) -> usize {
         match self {
             Self::Ed25519 => 32,
@@ -38,7 +38,7 @@ impl SignatureAlgorithm {
         }
     }
 
-    /// Bytes of a signature.
+    /// The length of a signature in bytes.
     pub const fn signature_length(self) -> usize {
         match self {
             Self::Ed25519 => 64,
@@ -54,7 +54,7 @@ impl SignatureAlgorithm {
         }
     }
 
-    /// The check of signatures in chains of certificates.
+    /// The check of this algorithm's signatures in certificate chains.
     pub(crate) fn verification(self) -> &'static dyn SignatureVerificationAlgorithm {
         match self {
             Self::Ed25519 => webpki::aws_lc_rs::ED25519,
@@ -63,7 +63,7 @@ impl SignatureAlgorithm {
     }
 }
 
-/// The text names no algorithm.
+/// The text does not name an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no algorithm of signatures: write ed25519 or ml-dsa-65")]
 pub struct UnknownSignatureAlgorithm(String);
@@ -78,7 +78,7 @@ impl FromStr for SignatureAlgorithm {
     }
 }
 
-/// As the manifest names it.
+/// The algorithm's name in the manifest.
 impl fmt::Display for SignatureAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -104,7 +104,7 @@ pub enum VerifyingKey {
 }
 
 impl VerifyingKey {
-    /// The key with these bytes; none if they are of another length.
+    /// The key with these bytes; `None` if they have another length.
     pub fn from_bytes(algorithm: SignatureAlgorithm, bytes: &[u8]) -> Option<Self> {
         Some(match algorithm {
             SignatureAlgorithm::Ed25519 => {
@@ -130,7 +130,7 @@ impl VerifyingKey {
         }
     }
 
-    /// The key in DER, as certificates and other programs have it (`SubjectPublicKeyInfo`).
+    /// The key in DER (`SubjectPublicKeyInfo`), as certificates and other programs use it.
     pub fn to_spki(&self) -> Vec<u8> {
         match self {
             Self::Ed25519(key) => key.to_spki().to_vec(),
@@ -146,7 +146,7 @@ impl VerifyingKey {
         }
     }
 
-    /// Whether `signature` is this key's over `message`.
+    /// Whether this key made `signature` for `message`.
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match self {
@@ -158,7 +158,7 @@ impl VerifyingKey {
     }
 }
 
-/// The key in a certificate or a signing request, if it is of one of the algorithms.
+/// The key in a certificate or signing request, if it has one of the algorithms.
 pub(crate) fn verifying_key(info: &SubjectPublicKeyInfo<'_>) -> Option<VerifyingKey> {
     let of = |algorithm: &SignatureAlgorithm| {
         let found = info.algorithm.algorithm.iter()?;
@@ -182,7 +182,7 @@ impl PartialEq<PublicKey> for VerifyingKey {
     }
 }
 
-/// Hexadecimal.
+/// The key in hexadecimal.
 impl fmt::Display for VerifyingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&HEXLOWER.encode(self.as_bytes()))
@@ -208,7 +208,7 @@ impl rcgen::PublicKeyData for VerifyingKey {
     }
 }
 
-/// ML-DSA-65 in chains of certificates.
+/// The check of ML-DSA-65 signatures in certificate chains.
 #[derive(Debug)]
 struct MlDsa65;
 

@@ -1,6 +1,6 @@
-//! Workload tokens: signed statements for servers outside the platform that speak no TLS with it. A token is a JSON Web
-//! Token (RFC 7519), signed with ES256 (RFC 7518, section 3.4), which is what such servers take: few take Ed25519. The key
-//! is therefore another one than that of certificates, and neither signs what the other may.
+//! Workload tokens: signed statements for servers outside the platform that do not use its TLS. A token is a JSON Web
+//! Token (RFC 7519), signed with ES256 (RFC 7518, section 3.4), because few such servers accept Ed25519. The key is
+//! therefore not that of the certificates, and neither key signs what the other may sign.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ const LONGEST_AUDIENCE: usize = 1024;
 /// Checks the audience of a token.
 ///
 /// # Errors
-/// The problem with it.
+/// The fault in the audience.
 pub fn check_audience(audience: &str) -> Result<(), &'static str> {
     if audience.is_empty() {
         Err("the audience of a workload token is empty")
@@ -55,25 +55,25 @@ pub struct JsonWebKey {
     pub kid: String,
     /// A coordinate of the point, in base64url.
     pub x: String,
-    /// The other one.
+    /// The other coordinate.
     pub y: String,
 }
 
-/// The statements of a token. All but the audience are the issuer's own.
+/// The claims of a token. All but the audience are the issuer's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadClaims<'a> {
     /// The issuer (`iss`), a URL.
     pub issuer: &'a str,
-    /// The agent's URI, `spiffe://factory/agent/seller`: `sub`, and `client_id` after RFC 9068.
+    /// The agent's URI, such as `spiffe://factory/agent/seller`: `sub`, and `client_id` as in RFC 9068.
     pub subject: &'a str,
-    /// The agent that shows the token for the subject (`act`, RFC 8693, section 4.1; and `client_id`), by its URI. Without one
-    /// the subject shows it itself.
+    /// The URI of the agent that shows the token for the subject (`act`, RFC 8693, section 4.1; and `client_id`). If
+    /// there is none, the subject itself shows it.
     pub actor: Option<&'a str>,
-    /// Whom the token is for (`aud`).
+    /// The receiver of the token (`aud`).
     pub audience: &'a str,
-    /// When it is made (`iat`).
+    /// When the token is made (`iat`).
     pub issued: Timestamp,
-    /// When it stops to be good (`exp`).
+    /// When the token expires (`exp`).
     pub expires: Timestamp,
 }
 
@@ -81,7 +81,7 @@ impl WorkloadKey {
     /// Makes a new key.
     ///
     /// # Errors
-    /// [`KeyError`] if the library makes none.
+    /// [`KeyError`] if the library makes no key.
     pub fn generate() -> Result<Self, KeyError> {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)
             .map_err(|_| KeyError::NoRandomness)?;
@@ -110,8 +110,8 @@ impl WorkloadKey {
         &self.public
     }
 
-    /// Makes a token: a JWS in its compact form (RFC 7515). Its type is `JWT`, because verifiers of SPIFFE's tokens refuse
-    /// any other. It has a random number of its own (`jti`).
+    /// Makes a token: a JWS in its compact form (RFC 7515). Its type is `JWT`, because verifiers of SPIFFE tokens
+    /// refuse any other. It has a random number of its own (`jti`).
     ///
     /// # Errors
     /// [`KeyError`] if the library does not sign.

@@ -88,7 +88,8 @@ fn authorities_are_confined() {
         assert!(usage.key_cert_sign() && !usage.digital_signature());
     }
     let (_, x509) = X509Certificate::from_der(platform.authority.chain().leaf()).unwrap();
-    // Java reads no certificate that forbids all names of a kind, and some other programs know no constraints at all.
+    // Java cannot read a certificate that forbids all names of a kind, and some other programs do not know constraints
+    // at all.
     assert!(x509.name_constraints().unwrap().is_none());
 }
 
@@ -150,7 +151,7 @@ fn an_authority_stands_only_for_what_it_issued() {
             .unwrap()
             .chain
     };
-    // From the second round on both authorities are remembered.
+    // From the second round on, both authorities are remembered.
     for _ in 0..3 {
         for authority in [&platform.authority, &second] {
             platform.trust.verify(&by(authority), platform.now).unwrap();

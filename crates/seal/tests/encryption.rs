@@ -1,4 +1,4 @@
-//! Messages sealed to an agent, and the statements that say which key is the agent's.
+//! Messages sealed to an agent, and the statements that say which key belongs to the agent.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -63,11 +63,11 @@ fn keys_that_give_no_secret_are_refused() {
             Err(EncryptionError::EncapsulationLength(wrong))
         );
     }
-    // A point of low order: its secret is known to everybody.
+    // A point of low order: everybody knows its secret.
     let mut low = good.to_vec();
     let curve = low.len() - 32;
     low[curve..].fill(0);
-    // Coefficients beyond the modulus of ML-KEM (FIPS 203, section 7.2).
+    // Coefficients that exceed the modulus of ML-KEM (FIPS 203, section 7.2).
     let mut beyond = good.to_vec();
     beyond[..1152].fill(0xff);
     for key in [low, beyond] {
@@ -109,7 +109,7 @@ fn a_key_is_believed_of_the_agent_that_signed_it_alone() {
         })
     );
 
-    // A directory puts its own key in the place of the agent's.
+    // A directory puts its own key in place of the agent's.
     let mut wire = Vec::new();
     stated.encode(&mut wire);
     let own = EncryptionKey::generate().unwrap();
@@ -223,7 +223,7 @@ fn wire_form_round_trips_and_every_change_is_noticed() {
     }
 }
 
-/// An attacker's treatment of the sealed messages on their way.
+/// An act of an attacker with the sealed messages on their way.
 #[derive(Clone, Debug)]
 enum Act {
     /// Hands over the message with this number.
@@ -252,8 +252,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// An attacker who changes, drops, repeats, reorders and injects makes the receiver read nothing but a beginning of
-    /// what was sealed, and never keeps the right message from being read when it comes at last.
+    /// Whatever an attacker changes, drops, repeats, reorders and injects, the receiver reads nothing but a beginning
+    /// of the sealed messages. The right message can always be read when it finally comes.
     #[test]
     fn the_receiver_reads_what_was_sealed_in_its_order(
         messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 8),
@@ -370,7 +370,7 @@ fn a_commitment_fits_one_message_and_one_salt() {
     assert_eq!(commitment, Commitment::new(&salt, b"the price is 7"));
     assert_ne!(commitment, Commitment::new(&salt, b"the price is 8"));
     assert_ne!(commitment, Commitment::new(&other, b"the price is 7"));
-    // The pieces of a message are the message, however long it is.
+    // The pieces of a message count as the message, however long it is.
     for length in [0, 1, 400, 457, 458, 459, 3000] {
         let message = vec![7; length];
         let (first, rest) = message.split_at(length / 3);

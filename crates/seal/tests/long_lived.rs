@@ -1,4 +1,4 @@
-//! Long-lived identities in certificates, also in those that a dishonest CA makes up.
+//! Long-lived identities in certificates, including certificates that a dishonest CA makes up.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -43,7 +43,7 @@ fn issue(
     Ok(issued.chain)
 }
 
-/// A certificate with these extensions that the CA's own key signs.
+/// A certificate with these extensions, signed by the CA's own key.
 fn made_up(
     platform: &TestPlatform,
     identity: &Identity,
@@ -110,7 +110,7 @@ fn a_ca_signs_no_statement_that_is_not_the_owners() {
         let expected = AuthorityError::LongLivedIdentity(seller.clone());
         assert_eq!(error.unwrap_err(), expected);
     }
-    // Processes, nodes and authorities have none.
+    // Processes, nodes and authorities have no long-lived identity.
     let node = platform.node("node-1");
     let error = issue(&platform, &owner, &node, &key).unwrap_err();
     assert_eq!(error, AuthorityError::LongLivedIdentity(node));

@@ -39,7 +39,7 @@ fn chains_lead_to_the_root() {
     assert_eq!(key.algorithm(), SignatureAlgorithm::MlDsa65);
     let leaf = credential.chain().leaf().len();
     assert!(leaf < 4096 && root.len() < 6144, "{leaf}, {}", root.len());
-    // Another root of the same name and algorithm is another one.
+    // Another root of the same name and algorithm is still another root.
     let other = TestPlatform::with("factory", SignatureAlgorithm::MlDsa65);
     let error = refused(&other, credential.chain());
     assert!(
@@ -75,14 +75,14 @@ fn authorities_have_the_roots_algorithm() {
         matches!(error, AuthorityError::OtherAlgorithm { .. }),
         "{error}"
     );
-    // An agent's own key stays Ed25519: TLS knows no other.
+    // An agent's own key stays Ed25519, because TLS knows no other.
     let grant = Grant::by_operator(platform.agent("seller"), support::ADDRESS);
     let error = platform.authority.issue(&grant, &quantum, validity);
     let expected = AuthorityError::Certificate(CertificateError::Algorithm);
     assert_eq!(error.unwrap_err(), expected);
 }
 
-/// The certificate of an authority with this key and these extensions, which the root's own key signs.
+/// The certificate of an authority with this key and these extensions, signed by the root's own key.
 fn made_up(
     platform: &TestPlatform,
     key: &AuthorityKey,
@@ -108,7 +108,7 @@ fn made_up(
     params.signed_by(key, &issuer).unwrap().der().clone()
 }
 
-/// Somebody who breaks Ed25519 has no use for a classical authority below a root of ML-DSA-65, and the other way round.
+/// An attacker who breaks Ed25519 cannot use a classical authority below a root of ML-DSA-65, nor the other way round.
 #[test]
 fn an_authority_of_another_algorithm_below_the_root_is_not_believed() {
     for signatures in SignatureAlgorithm::ALL {
@@ -297,7 +297,7 @@ fn without_it_an_agent_proves_nothing_there() {
     let classical = TestPlatform::new("factory");
     let verified = classical.verified(&classical.agent("seller"));
     assert_eq!(verified.proof_key().unwrap(), verified.public_key());
-    // A classical CA certifies no second key: what it vouches for is as weak as its own key.
+    // A classical CA certifies no second key, because its word is only as strong as its own key.
     let (_, _, chain) = agent(&classical, None);
     assert!(matches!(chain.unwrap_err(), AuthorityError::SecondKey(_)));
 }
@@ -321,7 +321,7 @@ fn nobody_but_an_agent_has_a_second_key() {
         .issue(&grant, &request, validity)
         .unwrap_err();
     assert_eq!(error, AuthorityError::SecondKey(node));
-    // An Ed25519 key is none.
+    // An Ed25519 key is not allowed as a second key.
     let other = (*KeyPair::generate().unwrap().public_key()).into();
     let request = key.signing_request_with(Some(&other), None).unwrap();
     let error = SigningRequest::parse(&request).unwrap_err();
@@ -335,7 +335,7 @@ fn a_long_lived_identity_signs_for_both_keys() {
     let (_, _, chain) = agent(&platform, Some(&owner));
     let certificate = chain.unwrap().certificate().unwrap();
     assert_eq!(certificate.long_lived(), Some(owner.public_key()));
-    // The statement for one key is none for both: a CA cannot put a second key of its own beside the first.
+    // The statement for one key does not hold for both, so a CA cannot add a second key of its own.
     let (key, second) = (
         KeyPair::generate().unwrap(),
         MlDsaKeyPair::generate().unwrap(),

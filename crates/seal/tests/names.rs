@@ -39,7 +39,7 @@ proptest! {
         prop_assert_eq!(one == two, one.to_string() == two.to_string());
     }
 
-    /// Every accepted text is the one spelling of its meaning.
+    /// Every accepted text is the only spelling of its meaning.
     #[test]
     fn no_second_spelling(text in "(spiffe|SPIFFE|https)://[a-cA-C./%@-]{0,6}/(agent|node|authority|Agent)/[a-c./%@ -]{0,6}(/process/[0-9a-fA-F]{32})?/?") {
         if let Ok(identity) = text.parse::<Identity>() {

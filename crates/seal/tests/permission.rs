@@ -1,4 +1,4 @@
-//! The compiled policy against the rules read one by one.
+//! The compiled policy, compared with the rules read one by one.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ fn the_first_rule_that_fits_decides() {
     assert!(!may("buyer", "safe"));
     assert!(may("buyer", "seller-1"));
     assert!(may("broker", "buyer"));
-    // Names are whole: a stranger with the same local name is another agent.
+    // Names count as a whole: a stranger with the same local name is another agent.
     assert!(permissions.may_send("seller-1@elsewhere", "buyer@factory"));
     assert!(!permissions.allow_everything());
 }
@@ -81,7 +81,7 @@ fn everybody_does_not_mean_the_services() {
     assert!(!may("seller", "buyer"));
     assert!(may("seller", "df") && may("df", "seller"));
     assert!(may("node-1", "ams") && may("ams", "node-1"));
-    // A rule with its name means it.
+    // A rule with the service's name applies to it.
     assert!(!may("buyer", "df"));
     assert!(may("buyer", "ams"));
     assert!(may("df", "buyer"));
@@ -111,7 +111,7 @@ fn a_rule_means_the_services_that_it_names_beside_everybody() {
     assert!(!may("mallory", "buyer") && !may("mallory", "df") && !may("mallory", "ams"));
     assert!(!may("buyer", "safe") && !may("ca", "safe"));
     assert!(may("mallory", "master") && may("master", "safe") && may("buyer", "df"));
-    // A name beside `*` is checked as all others.
+    // A name beside `*` is checked like any other.
     let rule = r#"[[rule]]
         deny = { from = ["*", "no such"], to = ["*"] }"#;
     let policy: Policy = toml::from_str(rule).unwrap();
@@ -148,7 +148,7 @@ fn rules_say_on_whose_behalf_an_agent_may_ask() {
     };
     assert!(may("clerk", "vault", &["boss"]));
     assert!(may("clerk", "vault", &["boss", "deputy"]));
-    // One who may not is enough.
+    // One agent that may not is enough.
     assert!(!may("clerk", "vault", &["boss", "stranger"]));
     assert!(!may("clerk", "vault", &[]));
     assert!(may("clerk", "safe", &[]));
@@ -196,7 +196,7 @@ fn mistakes_are_named() {
 
 #[test]
 fn hostile_policies_are_bounded() {
-    // Each agent stands in a rule of its own, so that each is a class of its own.
+    // Each agent is in a rule of its own, so that each is a class of its own.
     let policy = |rules| Policy {
         groups: BTreeMap::new(),
         rules: (0..rules)

@@ -1,4 +1,4 @@
-//! Tokens: one word, spent once, in time, by their intended user.
+//! Tokens: one word, spent once, in time, by the intended user.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;

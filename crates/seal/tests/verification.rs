@@ -1,4 +1,4 @@
-//! Chains that are believed or refused: dates, issuers, revocation.
+//! Chains that are believed or refused, by dates, issuers and revocation.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -42,7 +42,7 @@ fn dates_are_judged_with_the_tolerance_for_clocks() {
     );
     assert!(error.to_string().contains("clock"));
 
-    // A verifier that has never seen the chain gives the same answer: the cache decides nothing.
+    // A verifier that has never seen the chain gives the same answer, so the cache decides nothing.
     let fresh = Trust::new(
         platform.name.clone(),
         &[platform.root.certificate().clone()],
@@ -103,12 +103,12 @@ fn nobody_shortens_the_life_of_anothers_chain() {
         let error = trust.verify(&shown(&[authority, beside]), now).unwrap_err();
         assert!(matches!(error, VerifyError::Unacceptable { .. }), "{error}");
     }
-    // Another certificate of the CA is as good, and ends sooner.
+    // Another certificate of the CA is also accepted, and ends sooner.
     let renewed = platform.root.renew_authority(&platform.authority, brief);
     let by_renewed = shown(&[renewed.unwrap().chain().leaf()]);
     let verified = trust.verify(&by_renewed, now).unwrap();
     assert_eq!(verified.not_after(), now.plus(seconds(100)));
-    // Some show the root, too.
+    // Some peers also show the root.
     let with_root = shown(&[authority, platform.root.certificate().as_ref()]);
     for chain in [own.chain(), &with_root] {
         let verified = trust.verify(chain, now.plus(seconds(200))).unwrap();
@@ -155,7 +155,7 @@ fn foreign_authorities_are_unknown_even_under_our_names() {
 
 #[test]
 fn a_certificate_of_another_platform_under_the_same_root_is_refused() {
-    // A root that breaks its word and certifies an authority for another platform.
+    // A root that certifies an authority for another platform, against its promise.
     let platform = TestPlatform::new("factory");
     let key = KeyPair::generate().unwrap();
     let elsewhere = TestPlatform::new("elsewhere");
@@ -261,8 +261,8 @@ fn an_issuing_authority_cannot_make_others() {
     assert!(matches!(error, VerifyError::Unacceptable { .. }), "{error}");
 }
 
-/// A CA that does not know the platform's state, such as that of a former leader, may renew for a day. One that goes on is not
-/// believed.
+/// A CA that does not know the platform's state, such as that of a former leader, may renew for a day. If it renews for
+/// longer, it is not believed.
 #[test]
 fn a_certificate_that_is_renewed_for_longer_than_its_authority_may_is_refused() {
     const HOLDING: [u64; 15] = [
@@ -375,7 +375,7 @@ fn revocation_is_immediate_for_serials_and_identities() {
     assert!(error.to_string().contains("moved"), "{error}");
     assert!(matches!(verify(&first), Err(VerifyError::Revoked { .. })));
     verify(&second).unwrap();
-    // It stays revoked after its end.
+    // It stays revoked after it has expired.
     let late = first.certificate.not_after().plus(HOUR);
     let error = trust.check(&open, late).unwrap_err();
     assert!(matches!(error, VerifyError::Revoked { .. }), "{error}");
@@ -396,7 +396,7 @@ fn revocation_is_immediate_for_serials_and_identities() {
     let floor = trust.denied_before(&platform.agent("a")).unwrap();
     let (_, again) = platform.issue(&platform.agent("a"), valid.not_before_at_least(floor));
     verify(&again).unwrap();
-    // And be denied again, in the same second.
+    // It can also be denied again in the same second.
     list.deny_identity(platform.agent("a"), now.plus(HOUR), killed)
         .unwrap();
     trust

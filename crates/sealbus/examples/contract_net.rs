@@ -30,7 +30,7 @@ async fn bid(voice: Voice, call: Message, number: u32) -> AgentResult {
         return Err(Refuse::new("busy").into());
     }
     let mut sale = voice.participate(&call)?;
-    // Some make up their minds for too long.
+    // Some bidders take too long to decide.
     if number % 10 != 4 {
         let price = 100 + number * 7 % 20;
         sale.answer(Performative::Propose, price.to_string())

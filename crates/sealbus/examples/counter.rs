@@ -1,8 +1,8 @@
 //! An agent that can move to another node while others talk to it. `save` and `restore` carry its state.
 //!
-//! By itself (`cargo run --example counter`) the counter is asked ten times and stops. On a platform the same program,
-//! started as `counter` and as `asker`, runs whichever of the two was placed there. Then `sealbus move counter node-2`
-//! takes the counter to another node, and it counts on.
+//! By itself (`cargo run --example counter`) the counter answers ten questions and stops. On a platform the same
+//! program, started as `counter` and as `asker`, runs the agent that was placed in its process. Then
+//! `sealbus move counter node-2` takes the counter to another node, and it counts on.
 
 #![warn(clippy::pedantic)]
 

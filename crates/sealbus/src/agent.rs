@@ -116,9 +116,9 @@ pub trait Agent: Send + 'static {
         }
     }
 
-    /// Decides what follows an error of a handler. The error is answered already. A [`Refuse`](crate::Refuse), a
-    /// [`NotUnderstood`](crate::NotUnderstood) and an unreadable message are not faults of the agent, and do not come
-    /// here.
+    /// Decides how the agent goes on after an error of a handler. The error is answered already. A
+    /// [`Refuse`](crate::Refuse), a [`NotUnderstood`](crate::NotUnderstood) and an unreadable message are not faults of
+    /// the agent, and do not come here.
     ///
     /// By default the agent goes on.
     fn supervise(&mut self, failed: &HandlerError) -> Supervision {
@@ -126,7 +126,7 @@ pub trait Agent: Send + 'static {
         Supervision::Ignore
     }
 
-    /// Called once before the agent leaves. The agent can still send, search and deregister, within
+    /// Called once before the agent leaves. The agent can still send, search and deregister, for at most
     /// [`TEARDOWN_LIMIT`](crate::process::TEARDOWN_LIMIT).
     fn teardown(&mut self, context: &mut Context) -> impl Future<Output = AgentResult> + Send {
         let _ = context;

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-/// An agent a program declares.
+/// An agent that a program declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Role {
-    /// The name the program gives it.
+    /// The agent's name in the program.
     pub name: String,
     /// How many of these agents there are when the program runs by itself. `None` means a single agent with the role's
     /// name.
@@ -49,7 +49,7 @@ pub enum CastError {
         /// The program's agents.
         known: String,
     },
-    /// The platform placed several agents here for a role that can be taken once.
+    /// The platform placed several agents here for a role that only one agent can take.
     #[error(
         "the platform placed both {first} and {second} here, and the program makes only one {role}: declare it with `agents`, which makes as many as are placed"
     )]
@@ -58,12 +58,12 @@ pub enum CastError {
         role: String,
         /// The agent that took it.
         first: String,
-        /// The agent that came too late.
+        /// The agent that came second.
         second: String,
     },
 }
 
-/// Gives each agent that runs here its role. `placed` are the agents that the platform placed in this process. Without
+/// Gives a role to each agent that runs here. `placed` are the agents that the platform placed in this process. Without
 /// a platform all roles are taken.
 ///
 /// An agent takes the role with its own name. A replica (`seller-2`) takes the role it is a replica of (`seller`).
@@ -131,7 +131,7 @@ impl Role {
 
 fn find(by_name: &HashMap<&str, usize>, name: &str) -> Option<usize> {
     by_name.get(name).copied().or_else(|| {
-        // `seller-2-1`: the first agent of the second replica.
+        // `seller-2-1` is the first agent of the second replica.
         let mut stem = name;
         while let Some((shorter, number)) = stem.rsplit_once('-') {
             if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {

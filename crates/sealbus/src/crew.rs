@@ -13,7 +13,7 @@ use crate::platform::Platform;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AgentEnd {
-    /// The agent left: by its own wish, its program's or the platform's.
+    /// The agent left, because it, its program or the platform wished so.
     Left,
     /// The agent moved to another process.
     Moved,
@@ -35,7 +35,7 @@ impl fmt::Display for AgentEnd {
     }
 }
 
-/// Starts agents, and reports their ends to the program. The crew is over when no agent holds it any more.
+/// Starts agents, and reports their ends to the program. The crew ends when no agent holds it any more.
 #[derive(Clone)]
 pub(crate) struct Crew {
     pub(crate) clock: Clock,

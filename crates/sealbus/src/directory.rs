@@ -1,6 +1,6 @@
 //! Finding others through the directory facilitator (services that agents offer) and the agent management system (all
-//! agents). Both speak the language of FIPA00023, so agents of other platforms can also ask them, and these agents can
-//! ask the directories of other platforms.
+//! agents). Both speak the language of FIPA00023. So agents of other platforms can ask them, and the agents of this
+//! platform can ask the directories of others.
 //!
 //! Requests and the reading of answers are free of I/O ([`df_request`], [`done`], …); [`Df`] and [`Ams`] send and wait.
 
@@ -200,7 +200,7 @@ impl<'a> Df<'a> {
     }
 }
 
-/// Asks a directory. The answer takes no time of a test's clock.
+/// Asks a directory. The wait for the answer takes no time of a test's clock.
 async fn consult(
     voice: &Voice,
     request: AclMessage,
@@ -234,7 +234,7 @@ impl<T> Subscription<T> {
         })
     }
 
-    /// Waits for the next news: entries that came or changed, and, with a name alone, entries that went. Safe to cancel.
+    /// Waits for the next news: entries that came or changed, and, with only a name, entries that went. Safe to cancel.
     pub async fn next(&self) -> Result<Vec<T>, DirectoryError> {
         loop {
             if let Some(entries) = self.take(&self.conversation.receive().await?) {

@@ -121,7 +121,7 @@ async fn run(
     }
 }
 
-/// A message that a handler has taken. Its sender is told if the handler is cut off, before the agent comes to rest.
+/// A message that a handler has taken. If the handler is cut off, the sender is told before the agent comes to rest.
 struct Taken {
     cut_off: Option<(Voice, Arc<AclMessage>)>,
     _place: LabourPermit,

@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 use crate::supervision::AgentResult;
 use crate::supervision::HandlerError;
 
-/// Errors that wait for their agent. Further ones are logged at once.
+/// The most errors that wait for their agent. Further errors are logged at once.
 const ERRORS: usize = 64;
 
 /// The tasks of an agent, and their errors.
@@ -31,14 +31,14 @@ pub(crate) struct Labour(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// Read while a task does something, written while the agent is to be at rest.
+    /// Locked for reading while a task works, and for writing while the agent is at rest.
     rest: Arc<RwLock<()>>,
     tasks: Mutex<Vec<AbortHandle>>,
     errors: Mutex<VecDeque<HandlerError>>,
     failed: Notify,
     /// The conversations of the messages whose handlers have not begun.
     beginning: Mutex<Vec<(String, String)>>,
-    /// A task has given its place back, or a handler has begun.
+    /// Notified when a task gives its place back or a handler begins.
     freed: Notify,
 }
 
@@ -56,8 +56,8 @@ impl Drop for LabourPermit {
     }
 }
 
-/// Until it is dropped, a `cancel` of this conversation waits in the mailbox: the handler may take part in the
-/// conversation.
+/// Until this is dropped, a `cancel` of this conversation waits in the mailbox, because the handler may take part in
+/// the conversation.
 pub(crate) struct Beginning(Labour, (String, String));
 
 impl Drop for Beginning {
@@ -82,7 +82,7 @@ impl Labour {
         self.0.rest.read().await
     }
 
-    /// Waits until no task does anything. No task begins anything while this waits, or while the guard lives.
+    /// Waits until no task works. No task begins to work while this waits or while the guard lives.
     pub(crate) async fn rest(&self) -> RwLockWriteGuard<'_, ()> {
         self.0.rest.write().await
     }
@@ -90,7 +90,7 @@ impl Labour {
     /// A place for a further task, if one is free.
     pub(crate) fn place(&self, places: &Arc<Semaphore>) -> Option<LabourPermit> {
         let place = places.clone().try_acquire_owned().ok()?;
-        // An agent at rest takes up no message, so nobody waits to write.
+        // An agent at rest takes up no messages, so nobody waits for the write lock.
         let at_work = self.0.rest.clone().try_read_owned().ok()?;
         Some(LabourPermit {
             place: Some(place),
@@ -155,7 +155,7 @@ impl Labour {
         }
     }
 
-    /// The next error that waits, if one does.
+    /// The next waiting error, if there is one.
     pub(crate) fn waiting_error(&self) -> Option<HandlerError> {
         self.0.errors.lock().pop_front()
     }
@@ -170,7 +170,7 @@ impl Labour {
         }
     }
 
-    /// Waits until no task does anything, for at most this time, and ends all tasks.
+    /// Waits until no task works, but at most for this time. Then ends all tasks.
     pub(crate) async fn end(&self, grace: Duration) {
         let rests = tokio::time::timeout(grace, self.rest()).await.is_ok();
         self.dismiss();

@@ -91,11 +91,11 @@ async fn drive<A: Agent>(mut agent: A, mut context: Context) {
         handle.until_delivered(TEARDOWN_LIMIT).await;
     }
     handle.leave(parting);
-    // The program may have ended without waiting, and then nobody listens.
+    // If the program has ended without waiting, nobody listens.
     let _ = crew.ends.send((name, end));
 }
 
-/// From `setup` or `restore` to `teardown`.
+/// Drives an agent from `setup` or `restore` to `teardown`.
 async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
     let mut end = match work(agent, context).await {
         Ok(Course::Leave) => AgentEnd::Left,
@@ -118,7 +118,7 @@ async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
     context.begin_teardown();
     match tokio::time::timeout(TEARDOWN_LIMIT, Box::pin(agent.teardown(context))).await {
         Ok(Ok(())) => end,
-        // The first failure is the one reported.
+        // Report the first failure only.
         _ if matches!(end, AgentEnd::Failed(_)) => end,
         Ok(Err(error)) => AgentEnd::Failed(format!("in teardown: {error}").into()),
         Err(_) => AgentEnd::Failed(
@@ -127,7 +127,7 @@ async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
     }
 }
 
-/// Lets an agent that leaves judge the errors that its tasks had meanwhile. Returns the first one that it fails with.
+/// Lets a leaving agent judge the errors that its tasks had meanwhile. Returns the first error that it fails with.
 fn judge_last_errors<A: Agent>(
     agent: &mut A,
     context: &mut Context,
@@ -135,7 +135,7 @@ fn judge_last_errors<A: Agent>(
     let mut first = None;
     while let Some(failed) = context.labour.waiting_error() {
         note_failure(context, &failed);
-        // The agent leaves anyhow, so it is not set up again.
+        // The agent leaves in any case, so it is not set up again.
         if agent.supervise(&failed) == Supervision::End {
             first.get_or_insert(failed.error);
         }
@@ -143,7 +143,7 @@ fn judge_last_errors<A: Agent>(
     first
 }
 
-/// Lets an agent of a process that the platform has given up hear of each message that may not have arrived.
+/// When the platform has given up the process, its agents hear of each message that may not have arrived.
 async fn hear_failures<A: Agent>(agent: &mut A, context: &mut Context) {
     let hearing = async {
         while let Some(failure) = context.handle().try_receive_failure() {
@@ -220,7 +220,7 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
             }
             Next::Freeze => {
                 context.come_to_rest();
-                // From the wish to rest on, no task begins anything until the agent goes on.
+                // Once the move is wished, no task begins to work until the agent goes on.
                 let labour = context.labour.clone();
                 let mut rest = pin!(labour.rest());
                 let _at_rest = tokio::time::timeout(HOOK_GRACE, &mut rest).await;
@@ -247,7 +247,7 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
     Ok(Course::Leave)
 }
 
-/// Answers a message whose handler returned an error. Returns the error if it is the agent's matter.
+/// Answers a message whose handler returned an error. Returns the error if the agent must deal with it.
 fn message_failed(
     context: &mut Context,
     message: &AclMessage,
@@ -267,7 +267,7 @@ fn note_failure(context: &mut Context, failed: &HandlerError) {
     tracing::error!(agent = context.name(), handled, %error, "a handler failed");
 }
 
-/// Carries out the agent's decision about an error of a handler. False: it is being stopped.
+/// Carries out the agent's decision about an error of a handler. Returns false if the agent is being stopped.
 async fn go_on_after<A: Agent>(
     agent: &mut A,
     context: &mut Context,
@@ -299,7 +299,7 @@ async fn go_on_after<A: Agent>(
 /// Runs a hook to its end. Once the agent must stop, the hook may run for at most [`HOOK_GRACE`] more. Returns `None`
 /// if it was cancelled.
 ///
-/// The hook is boxed, because it may need kilobytes of memory while it runs, which an idle agent should not hold.
+/// The hook is boxed: it may need kilobytes of memory while it runs, and an idle agent should not hold these.
 async fn within_grace<T>(
     wishes: &Wishes,
     mut hook: Pin<Box<impl Future<Output = AgentResult<T>> + ?Sized>>,
@@ -313,7 +313,7 @@ async fn within_grace<T>(
         },
     };
     match done {
-        // The stop interrupted the hook's wait, which is no failure of the agent.
+        // The stop interrupted the hook's wait. This is no failure of the agent.
         Err(error) if wishes.is_stop_wished() && is_stopping(&*error) => None,
         done => Some(done),
     }
@@ -337,13 +337,13 @@ impl Voice {
             AtFault::Agent => {}
         }
         if let Some(answer) = answer(message, act, reason) {
-            // The answer does not wait: an agent that does not read its answers holds nobody up.
+            // The answer does not wait. So an agent that does not read its answers holds nobody up.
             let _ = self.try_send(answer);
         }
         (fault, HandlerError { handled, error })
     }
 
-    /// The word that something was cut off, with a mark if that is because the agent is being stopped.
+    /// The last message about something that was cut off. It is marked if the agent is being stopped.
     pub(crate) fn farewell(&self, word: AclMessage) -> AclMessage {
         match self.wishes.is_stop_wished() {
             true => word.with_user_defined(LEAVING_PARAMETER, "yes"),

@@ -1,4 +1,4 @@
-//! The conversations of an agent that have ended and want what comes late.
+//! An agent's conversations that have ended but still take late messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Most conversations of an agent that have ended and want what comes late. The oldest goes first.
+/// The most conversations of an agent that have ended but still take late messages. The oldest goes first.
 const LINGERING: usize = 256;
 
-/// Conversations of an agent that have ended and want what comes late. Each ends when its sender is dropped.
+/// An agent's conversations that have ended but still take late messages. Each ends when its sender is dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lingering(Arc<Mutex<VecDeque<oneshot::Sender<()>>>>);
 
 impl Lingering {
-    /// Enters a conversation. The receiver tells when it must end.
+    /// Enters a conversation. The returned receiver tells when the conversation must end.
     pub(crate) fn enter(&self) -> oneshot::Receiver<()> {
         let (stays, ends) = oneshot::channel();
         let mut all = self.0.lock();
@@ -39,7 +39,7 @@ mod tests {
             matches!(ends.try_recv(), Err(oneshot::error::TryRecvError::Closed))
         };
         assert!(is_over(&mut ends[0]) && !is_over(&mut ends[1]));
-        // Those that ended by themselves take no room.
+        // Conversations that ended by themselves take no room.
         ends.truncate(10);
         let _more: Vec<_> = (0..100).map(|_| lingering.enter()).collect();
         assert!(!is_over(&mut ends[1]));

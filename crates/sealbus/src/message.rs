@@ -17,7 +17,7 @@ pub struct Message {
     message: Arc<AclMessage>,
     provenance: Provenance,
     kept: Option<(u64, bool)>,
-    /// The words of a sealed message, for others.
+    /// The plaintext of a sealed message, to show to others.
     words: Option<Box<SealedWords>>,
 }
 
@@ -58,13 +58,13 @@ impl Message {
         }
     }
 
-    /// Whether the message was sealed: only its sender and those that it is for can read it.
+    /// Whether the message was sealed, so that only its sender and its receivers can read it.
     pub fn is_sealed(&self) -> bool {
         self.words.is_some()
     }
 
-    /// The words of a sealed direct message, as a text for others: with it, `sealbus evidence disclose` lets a file of evidence show
-    /// what the author wrote. The text holds the words themselves, so keep it as you would keep them.
+    /// The plaintext of a sealed direct message, as a text for others. With this text, `sealbus evidence disclose` lets a
+    /// file of evidence show what the author wrote. The text holds the message itself, so keep it as carefully as the message.
     pub fn disclosure(&self) -> Option<String> {
         self.words.as_deref().map(ToString::to_string)
     }
@@ -74,24 +74,24 @@ impl Message {
         &self.provenance
     }
 
-    /// The agents on whose behalf the sender asks; the one that asked first stands in front. Empty: it asks for itself.
+    /// The agents on whose behalf the sender asks, beginning with the first that asked. Empty if the sender asks for itself.
     ///
-    /// Only the sender is proved. Each agent before it is the word of the agents after it. A handler of this message sends on behalf
-    /// of these agents and of the sender, without more ado; [`Delegation::by`] and [`Delegation::carry`] do the same for work
-    /// beside handlers.
+    /// Only the sender is proved: each name before the sender is only claimed by the agents after it. A handler of this
+    /// message sends on behalf of these agents and of the sender automatically. [`Delegation::by`] and
+    /// [`Delegation::carry`] do the same for work beside handlers.
     pub fn on_behalf_of(&self) -> Delegation {
-        // The bus refuses messages whose chain is none.
+        // The bus refuses messages whose chain is not valid.
         Delegation::of(&AclMessage::view(&self.message)).unwrap_or_default()
     }
 
-    /// The message's number among those kept for this agent, if it was kept. The number is greater than that of each
-    /// message kept before it. An agent that must do nothing twice, even if it is killed, can note the numbers of
-    /// handled messages.
+    /// The message's number among the messages kept for this agent, if it was kept. The number is greater than that of
+    /// each message kept before it. An agent that must do nothing twice, even if it is killed, can note the numbers of
+    /// the messages that it has handled.
     pub fn kept_number(&self) -> Option<u64> {
         self.kept.map(|(number, _)| number)
     }
 
-    /// Whether this agent may have had this message before, because its process ended before its node knew.
+    /// Whether this agent may have had this message before, because its process ended before its node knew of it.
     pub fn may_be_again(&self) -> bool {
         self.kept.is_some_and(|(_, again)| again)
     }
@@ -142,7 +142,7 @@ impl Message {
         self.message.clone()
     }
 
-    /// The ACL message itself, to keep or to pass on.
+    /// The ACL message itself, to keep or pass on.
     pub fn into_message(self) -> Arc<AclMessage> {
         self.message
     }

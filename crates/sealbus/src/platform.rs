@@ -65,13 +65,13 @@ pub struct Platform {
     process: Process,
     /// The clock of the agents.
     pub(crate) clock: Clock,
-    /// Gets the agents' messages first, in a test.
+    /// In a test, gets the agents' messages first.
     pub(crate) interceptor: Option<Arc<dyn Interceptor>>,
-    /// Whether any agent may run here, even if it was not placed here.
+    /// Whether any agent may run here, even if the platform did not place it here.
     takes_any: bool,
     /// The platform's services besides the program's own agents, on an embedded platform.
     embedded: Option<EmbeddedPlatform>,
-    /// The window on an embedded platform. It ends when its standard input does.
+    /// The process that shows an embedded platform in a window. It ends when its standard input does.
     window: Option<(Child, Watched)>,
     /// The gateway to other platforms, if this process runs it.
     gateway: Option<Gateway>,
@@ -109,11 +109,11 @@ pub enum PlatformError {
     Open(#[from] OpenError),
 }
 
-/// The reason why there is no window.
+/// The reason why a window could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
-    /// Nobody can be let in to watch.
+    /// Nobody can be admitted to watch.
     #[error(transparent)]
     Watched(#[from] WatchedError),
     /// The program that shows the window could not be started.
@@ -224,7 +224,7 @@ impl Platform {
         let mut command = Command::new(&program);
         command.args(["window", "--until-input-ends", "--state"]);
         command.arg(watched.directory()).stdin(Stdio::piped());
-        // Standard output is the program's own.
+        // Standard output belongs to the program.
         let window =
             command
                 .stdout(std::io::stderr())
@@ -307,14 +307,14 @@ impl Platform {
         &self.process
     }
 
-    /// The local names of the agents that the platform placed in this process. `None` when the platform is embedded and
-    /// takes any.
+    /// The local names of the agents that the platform placed in this process. `None` on an embedded platform, which
+    /// takes any agent.
     pub fn placed(&self) -> Option<&[String]> {
         (!self.takes_any).then(|| self.process.membership().agents.as_slice())
     }
 
-    /// Gives the agent with this local name a long-lived identity, whenever it is started from now on. All its certificates name
-    /// the identity, so that anybody sees that they belong to one agent. The key is used in this process alone.
+    /// Gives the agent with this local name a long-lived identity, whenever it is started from now on. All its certificates
+    /// name the identity, so that anybody sees that they belong to one agent. The key is used only in this process.
     ///
     /// ```no_run
     /// use std::path::Path;
@@ -371,7 +371,7 @@ pub fn log_to_stderr() {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // On a full disk the subscriber would report to the place it cannot write to, and panic.
+        // On a full disk, the subscriber would report to the place where it cannot write, and panic.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .try_init();

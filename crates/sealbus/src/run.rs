@@ -130,8 +130,8 @@ pub struct AgentFailure {
 /// The environment decides where the agents run: on an embedded platform by default, attached to the node that started
 /// the program, or on a platform joined with a ticket. See the [crate's page](crate).
 ///
-/// Everything runs in one thread, in which the agents' hooks and the sockets take turns; [`run_agents`] does otherwise in a
-/// runtime of several threads. An agent that fails or panics does not end the others. The error is returned at the end.
+/// Everything runs in one thread, in which the agents' hooks and the sockets take turns. In a runtime of several threads,
+/// [`run_agents`] uses several. An agent that fails or panics does not end the others. The error is returned at the end.
 ///
 /// If the program has no global `tracing` subscriber, `run` installs one that writes to standard error; see
 /// [`log_to_stderr`](crate::log_to_stderr). To log in another way, install a subscriber before the call.
@@ -148,8 +148,8 @@ pub fn run(agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError
 
 /// Like [`run`], inside the program's own runtime. Logs go to standard error in the same way.
 ///
-/// In a runtime of several threads, connections and agents share them. This pays where several connections are busy and
-/// processors are free:
+/// In a runtime of several threads, connections and agents share the threads. This pays off when several connections
+/// are busy and processors are free:
 ///
 /// ```no_run
 /// # struct Seller;
@@ -170,7 +170,7 @@ pub async fn run_agents(agents: impl IntoIterator<Item = NamedAgents>) -> Result
     outcome
 }
 
-/// Most agents that are opened at the same time. The CA may be a network away.
+/// The most agents that are opened at the same time. The CA may be on another machine.
 const OPENED_AT_ONCE: usize = 64;
 
 impl Platform {
@@ -211,7 +211,7 @@ impl Running {
 
     /// Waits for the agent's end.
     pub async fn wait(mut self) -> AgentEnd {
-        // The agents that it spawned report here too.
+        // The agents that this agent spawned report here too.
         while let Some((name, end)) = self.ends.recv().await {
             if name == self.aid.name {
                 return end;
@@ -300,7 +300,7 @@ async fn cut_off(process: &Process) {
     // In a process that was given up, agents first hear of messages that were not delivered.
     let longest = HOOK_GRACE + TEARDOWN_LIMIT * 2 + MARGIN;
     let stopping = process.stopping().await;
-    // The last moment is reserved for the goodbye to the platform.
+    // The rest of the time is for the goodbye to the platform.
     let given = stopping
         .grace
         .map_or(longest, |grace| longest.min(grace.mul_f32(0.8)));

@@ -11,8 +11,8 @@ use crate::message::ContentError;
 use crate::protocol::ProtocolError;
 
 /// The result of an agent's hook. An error of a handler is answered, logged and counted, and the agent goes on unless
-/// [`Agent::supervise`](crate::Agent::supervise) says otherwise. An error of `setup`, `restore` or `teardown` ends the agent, and is reported with
-/// the agent's name.
+/// [`Agent::supervise`](crate::Agent::supervise) decides otherwise. An error of `setup`, `restore` or `teardown` ends
+/// the agent, and is reported with the agent's name.
 pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// An error that answers `refuse`: the agent understands the message and does not do what it asks.
@@ -54,8 +54,8 @@ impl NotUnderstood {
     }
 }
 
-/// An error that answers `failure`: the agent tried and could not do it. Other errors answer `failure` without their text,
-/// which stays in the agent's log.
+/// An error that answers `failure`: the agent tried and could not do it. The answer to other errors is a `failure`
+/// without their text, which stays in the agent's log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed: {reason}")]
 pub struct Failure {
@@ -102,7 +102,8 @@ impl Error for HandlerError {}
 /// The answer to an error of the agent. The error's text may be private.
 const FAILED: &str = "the agent failed at this; its log says why";
 
-/// The parameter of an answer that says no more than that the agent leaves, because it is told to stop. The platform may start it again.
+/// The parameter of an answer that only says that the agent leaves, because it is told to stop. The platform may start
+/// the agent again.
 pub const LEAVING_PARAMETER: &str = "X-Sealbus-Leaving";
 
 /// The longest reason in an answer, in characters.
@@ -111,11 +112,11 @@ const REASON_LIMIT: usize = 1_000;
 /// The party that must deal with the error of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtFault {
-    /// The agent means this answer.
+    /// Nobody is at fault: the agent intends this answer.
     Nobody,
     /// The message cannot be read. The agent works correctly.
     Sender,
-    /// The agent has to deal with it.
+    /// The agent must deal with the error.
     Agent,
 }
 
@@ -155,8 +156,8 @@ pub(crate) fn saying(
     answer
 }
 
-/// The answer to a message whose handler returned an error. None if the message has no sender, or ends an exchange
-/// itself: otherwise two agents could go on for ever.
+/// The answer to a message whose handler returned an error. `None` if the message has no sender, or itself ends an
+/// exchange: otherwise two agents could go on for ever.
 pub(crate) fn answer(
     message: &AclMessage,
     act: Performative,

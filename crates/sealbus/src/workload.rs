@@ -1,4 +1,4 @@
-//! Workload tokens: an agent proves outside the platform which agent it is.
+//! Workload tokens: an agent proves to servers outside the platform which agent it is.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::context::{RequestError, Voice};
 
 pub use sealbus_control::workload::{WorkloadIssuer, WorkloadToken};
 
-/// How long the CA has for its answer.
+/// How long the CA may take for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The reason why an agent got no workload token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadTokenError {
-    /// Nobody proves who sends what on this platform, so there is nothing that a token could say.
+    /// No agent is certified on this platform, so a token could prove nothing.
     #[error("{agent} gets no workload token: at the level {level} agents have no certificates")]
     Level {
         /// The agent.
@@ -28,7 +28,7 @@ pub enum WorkloadTokenError {
         /// The platform's level.
         level: String,
     },
-    /// The CA gave none.
+    /// The CA refused the token.
     #[error(transparent)]
     Refused(Fault),
     /// The CA did not answer.
@@ -37,12 +37,12 @@ pub enum WorkloadTokenError {
 }
 
 impl Voice {
-    /// A token by which this agent proves to a server outside the platform which agent it is: a signed JWT (RFC 7519) for
-    /// this audience, which is the server by the name that it gives itself, such as `https://api.example`. The platform's
-    /// CA makes it; `workload-issuer` in the manifest names the URL by which servers know that CA.
+    /// A token that proves to a server outside the platform which agent this is: a signed JWT (RFC 7519). `audience` is
+    /// the name that the server gives itself, such as `https://api.example`. The platform's CA makes the token.
+    /// `workload-issuer` in the manifest names the URL by which servers know that CA.
     ///
-    /// The token is good for five minutes, and never longer than the agent's certificate. A revoked agent gets none. Ask for
-    /// one when it is needed, keep it in no log, and send it over TLS alone.
+    /// The token is valid for five minutes, and never longer than the agent's certificate. A revoked agent gets none.
+    /// Ask for a token when it is needed, keep it out of logs, and send it only over TLS.
     ///
     /// ```no_run
     /// # use sealbus::{AgentResult, Context};
@@ -61,10 +61,10 @@ impl Voice {
         self.token(audience, None).await
     }
 
-    /// The same for an agent of this platform that asks this one, which stands for a neighbour
-    /// (`[gateway.neighbours]`): the token is that agent's, and names this one as the agent
-    /// that shows it (`act`, RFC 8693). The audience is the `token-audience` of the neighbour's entry. No other agent gets such
-    /// tokens.
+    /// Like [`workload_token`](Self::workload_token), for an agent of this platform that asks this agent, which stands
+    /// for a neighbour (`[gateway.neighbours]`). The token proves the asking agent, and names this agent as the one
+    /// that shows it (`act`, RFC 8693). The audience is the `token-audience` of the neighbour's entry. Only agents that
+    /// stand for a neighbour get such tokens.
     ///
     /// # Errors
     /// [`WorkloadTokenError`].
@@ -86,7 +86,7 @@ impl Voice {
         self.ask_ca(ask_ca::WorkloadToken { audience, asker }).await
     }
 
-    /// The URL and the public keys of the platform's issuer of workload tokens, for those who publish them.
+    /// The URL and the public keys of the platform's issuer of workload tokens, for publication.
     ///
     /// # Errors
     /// [`WorkloadTokenError`].

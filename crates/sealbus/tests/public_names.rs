@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-/// Each module of the crate that is public, its file, and its names in alphabetical order.
+/// Each public module of the crate, with its file and its names in alphabetical order.
 const MODULES: [(&str, &str, &[&str]); 12] = [
     (
         "sealbus",

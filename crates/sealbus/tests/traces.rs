@@ -16,7 +16,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// A guard against waiting for ever.
+/// A limit against endless waits.
 const LONG: Duration = Duration::from_secs(120);
 
 fn about(performative: Performative, what: &str) -> AclMessage {
@@ -90,7 +90,7 @@ async fn sell(voice: Voice, wish: Message) -> AgentResult {
         .await?)
 }
 
-/// Fetches things in a hook, and hears the news.
+/// Fetches things in a hook, and listens to the news.
 struct Store;
 
 impl Agent for Store {
@@ -133,13 +133,13 @@ impl Agent for Kettle {
     }
 }
 
-/// The name without the platform's, for each agent in it.
+/// The same text, with each agent's name without its platform.
 fn short(name: &str) -> String {
     let words = name.split(' ').map(|it| it.split('@').next().unwrap_or(it));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The spans of the trace that begins with this name, each with the one above it.
+/// The spans of the trace that begins with this name, and the pairs of each span and its parent.
 fn trace<'a>(spans: &'a [SpanData], root: &str) -> (Vec<&'a SpanData>, BTreeSet<(String, String)>) {
     let Some(root) = spans.iter().find(|it| it.name == root) else {
         panic!("no span is called {root}");
@@ -242,7 +242,7 @@ fn what_agents_send_and_handle_are_spans_of_one_trace() {
         ],
     );
 
-    // The look at the shelf for the wish outside of any span is a trace of its own, as the program wants it.
+    // The look at the shelf for the wish outside of any span is a trace of its own, because the program wants it so.
     let looks = spans.iter().filter(|it| it.name == "look on the shelf");
     assert_eq!(looks.count(), 2);
     let handled = |root: &str| {

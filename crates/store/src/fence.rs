@@ -29,8 +29,8 @@ pub async fn latest_term(store: &dyn Store) -> Result<(Term, Revision), StoreErr
     }
 }
 
-/// Writes, into a store that is restored from a backup, a term above all that the backup may not know of. Leaders
-/// that are left over from before are thereby [superseded](StoreError::Superseded). `now` is in Unix seconds.
+/// Writes a term into a store that is restored from a backup. The term is above all that the backup may not know of, so
+/// it [supersedes](StoreError::Superseded) leaders that are left over from before. `now` is in Unix seconds.
 ///
 /// # Errors
 /// If the row of the backup is damaged.
@@ -94,8 +94,8 @@ impl Fenced {
         Self::claim_after(store, latest).await
     }
 
-    /// Begins the next term, if `latest` still is the [latest](latest_term) one: whoever looked, then waited, and lost
-    /// the time in which it might have led does not depose the one that leads since.
+    /// Begins the next term, if `latest` is still the [latest](latest_term) one. A Master that looked, and then waited
+    /// for too long, thus does not depose the Master that leads since.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).

@@ -113,7 +113,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// A store in memory whose commits a test makes: late, after others, or without their answer. `F` makes one.
+/// A store in memory for tests. `F` makes each commit: late, after others, or without its answer.
 #[derive(Debug)]
 pub struct WithCommits<F> {
     store: Arc<MemoryStore>,

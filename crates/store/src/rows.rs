@@ -34,7 +34,8 @@ impl Rows {
         self.changed.insert(key, None);
     }
 
-    /// Notes that a row must be deleted whose key is used once. The store never hears of it if its value was not taken yet.
+    /// Notes that a row must be deleted. Its key must never be used again. If the row's value was not taken yet, the store
+    /// never hears of the row.
     pub fn delete_once_used(&mut self, key: String) {
         if self.changed.remove(&key).is_none() {
             self.delete(key);

@@ -20,7 +20,7 @@ fn on_every_store(test: impl AsyncFn(&Arc<dyn Store>)) {
         let directory = tempfile::tempdir().unwrap();
         let embedded = EmbeddedStore::open(directory.path().join("state.redb")).unwrap();
         test(&(Arc::new(embedded) as _)).await;
-        // `make test-masters` installs it, and sets this.
+        // `make test-masters` installs etcd, and sets this variable.
         if std::env::var_os("SEALBUS_ETCD").is_some() {
             let cluster = EtcdCluster::start(1);
             let settings = cluster.settings();

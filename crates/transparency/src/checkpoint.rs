@@ -40,7 +40,7 @@ impl Checkpoint {
     /// The key of an authority's log. It is the authority's own key.
     ///
     /// # Errors
-    /// [`LogError::Malformed`] if no note could carry the name, which no identity has.
+    /// [`LogError::Malformed`] if no note could carry the name. No identity has such a name.
     pub fn key_of(authority: &Identity, key: VerifyingKey) -> Result<NoteKey, LogError> {
         NoteKey::new(&Self::origin_of(authority), KeyKind::Log, key)
     }

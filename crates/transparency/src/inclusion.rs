@@ -112,7 +112,7 @@ impl Inclusion {
         out
     }
 
-    /// Reads a wire form that fills `bytes` exactly. `None`: it is none. Each proof has one form.
+    /// Reads a wire form that fills `bytes` exactly. `None` if the bytes are no proof. Each proof has one form.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (&version, rest) = bytes.split_first()?;
         let (before, rest) = rest.split_first_chunk()?;
@@ -145,7 +145,7 @@ impl Inclusion {
 
     /// Checks that the CA of a chain signed a log that ends with the chain's leaf.
     ///
-    /// The caller verifies the chain: nothing here does.
+    /// The caller must verify the chain.
     ///
     /// # Errors
     /// [`NotLogged`].
@@ -175,11 +175,11 @@ impl Inclusion {
         }
     }
 
-    /// Checks that the leaf of a chain is in its CA's log, by the proof that came with the chain, and that the chain leads to a
-    /// root of this platform: otherwise its owner could have made up the CA. `trust` remembers the chains for which that was
-    /// found true.
+    /// Checks that the leaf of a chain is in its CA's log, by the proof that came with the chain. Also checks that the chain
+    /// leads to a root of this platform, because its owner could otherwise have made up the CA. `trust` remembers the chains
+    /// for which both were found true.
     ///
-    /// The caller judges dates and deny lists: nothing here does.
+    /// The caller must judge dates and deny lists.
     ///
     /// # Errors
     /// [`NotLogged`].

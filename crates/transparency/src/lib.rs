@@ -44,7 +44,7 @@ pub use whole::WholeTree;
 pub use witness::{AddCheckpoint, Witness, WitnessRefusal};
 pub use writer::{LogHead, LogWriter, Publication};
 
-/// SHA-256. A hash of several pieces is taken of a copy: a context, which takes pieces, costs more than a short copy.
+/// SHA-256. To hash several pieces, copy them together: a context, which takes pieces, costs more than a short copy.
 fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, bytes).as_ref());

@@ -57,8 +57,8 @@ impl IssuanceRecord {
         }
     }
 
-    /// Whether this is the record of the certificate, with these bytes: it has its hash, and names its owner. A CA could hide a
-    /// certificate from its owner by an entry in another's name.
+    /// Whether this is the record of the certificate with these bytes: it has the certificate's hash, and names its owner. A CA
+    /// could hide a certificate from its owner by an entry in another's name.
     pub fn is_of(&self, certificate: &Certificate, der: &[u8]) -> bool {
         self.certificate == Fingerprint::of(der)
             && self.identity == *certificate.identity()

@@ -136,7 +136,7 @@ impl Witness {
         Self { log, latest }
     }
 
-    /// Judges a request. A checkpoint that is returned may be cosigned once it is kept; it is the latest then.
+    /// Judges a request. The returned checkpoint may be cosigned once it is kept. It is then the latest.
     ///
     /// # Errors
     /// [`WitnessRefusal`]. The latest checkpoint stays the same.

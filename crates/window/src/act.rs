@@ -56,7 +56,7 @@ impl Confirmed {
         Ok(local)
     }
 
-    /// Carries the act out, over a connection that is not narrowed and lasts as long as the act.
+    /// Carries out the act over a connection with all of the operator's rights, which lasts as long as the act.
     pub(crate) async fn carry_out(self, directory: &Path) -> Result<Done, Fault> {
         let agent = self.agent()?.to_owned();
         let caller = operators::connect(directory).await?;

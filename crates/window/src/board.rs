@@ -52,7 +52,7 @@ pub struct ChannelRow {
     pub published: u64,
     /// Subscriptions.
     pub subscriptions: u64,
-    /// Best-effort events that were not sent to another process for want of room.
+    /// Best-effort events that were not sent to another process because there was no room.
     pub dropped: u64,
     /// How often a filter could not be evaluated.
     pub filter_errors: u64,
@@ -113,12 +113,12 @@ fn rate(before: Option<u64>, after: u64, milliseconds: u64) -> f64 {
     rate
 }
 
-/// Adds to a sum that processes may fill with any numbers.
+/// Adds to a sum. A process may report any number, so the sum saturates.
 fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
 
-/// The sum of such numbers.
+/// The sum of numbers that processes report. It saturates.
 pub(crate) fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }

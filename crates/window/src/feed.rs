@@ -57,7 +57,7 @@ enum Event<'a> {
     Refused {
         records: Vec<Explained>,
     },
-    /// Messages that are new, and the number of those that nobody looked at.
+    /// New messages, and the number of messages that passed and were not looked at.
     Heads {
         heads: &'a [MessageHead],
         skipped: u64,
@@ -120,7 +120,7 @@ impl<R: Clone + PartialEq> Told<R> {
 
 /// Why a stream ended.
 enum Ended {
-    /// The page reads no more.
+    /// The page stopped reading.
     Unread,
     Fault(Fault),
 }
@@ -139,7 +139,7 @@ impl Lines {
         Self(lines)
     }
 
-    /// Waits until the page reads no more.
+    /// Waits until the page stops reading.
     pub(crate) async fn unread(&self) {
         self.0.closed().await;
     }
@@ -172,14 +172,14 @@ impl Lines {
     }
 }
 
-/// An operator's connection that only reads: `bodies` too, or everything else.
+/// Opens an operator's connection that only reads. With `bodies` it also reads the bodies of messages.
 pub(crate) async fn open(directory: &Path, bodies: bool) -> Result<RpcCaller, Fault> {
     let caller = operators::connect(directory).await?;
     caller.ask(ask::Narrow { bodies }, PATIENCE).await?;
     Ok(caller)
 }
 
-/// Tells the page about a running platform until nobody reads any more. While the Master is away, it tries again.
+/// Tells the page about a running platform until the page stops reading. While the Master is away, it tries again.
 pub(crate) async fn follow(directory: &Path, rights: Rights, watch: Option<&Watch>, lines: &Lines) {
     loop {
         let followed = follow_once(directory, rights, watch, lines).await;

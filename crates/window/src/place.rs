@@ -42,7 +42,7 @@ pub struct WindowAddress {
 }
 
 impl WindowAddress {
-    /// At an address of this machine; under this name too, if there is one.
+    /// The window at an address of this machine, and also under a name if there is one.
     ///
     /// # Errors
     /// [`PlaceError`].
@@ -71,7 +71,7 @@ impl WindowAddress {
         })
     }
 
-    /// Only on this machine.
+    /// The window on this machine only.
     pub fn loopback() -> Self {
         let address = Ipv4Addr::LOCALHOST;
         Self {
@@ -81,7 +81,7 @@ impl WindowAddress {
         }
     }
 
-    /// Listens; on any free port if it is 0.
+    /// Listens on a port, or on any free one if `port` is 0.
     ///
     /// # Errors
     /// If the port is taken, or the address is not of this machine.

@@ -55,7 +55,7 @@ impl RecordingError {
     }
 }
 
-/// Writes a file.
+/// Writes a recording.
 pub struct Recorder {
     path: PathBuf,
     file: File,

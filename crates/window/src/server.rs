@@ -40,12 +40,12 @@ use crate::rights::Rights;
 use crate::seen::Seen;
 use crate::session::Sessions;
 
-/// Open connections, and the streams among them.
+/// Most open connections, and most streams among them.
 const CONNECTIONS: usize = 128;
 const STREAMS: usize = 8;
-/// Open connections without a session. When there are more, the oldest one of the address with the most ends.
+/// Most open connections without a session. A further one ends the oldest connection of the address that has the most.
 const STRANGERS: usize = 64;
-/// Questions to the Master at a time.
+/// Most questions to the Master at a time.
 const QUESTIONS: usize = 4;
 /// The limits of a request's head.
 const HEAD: HeadLimits = HeadLimits {
@@ -55,10 +55,10 @@ const HEAD: HeadLimits = HeadLimits {
 };
 /// How long a handshake of TLS may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// The body of a request, and the time that it may take.
+/// Most bytes of a request's body, and the time that the body may take.
 const BODY: usize = 16 << 10;
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// Lines of a stream that wait to be written.
+/// Most lines of a stream that wait to be written.
 const WAITING: usize = 4;
 /// The field with the key of a session. A page of another origin cannot set it, and a browser never adds it by itself.
 const SESSION: HeaderName = HeaderName::from_static("sealbus-session");
@@ -113,7 +113,7 @@ fn refused(status: StatusCode, why: impl Into<String>) -> NotServed {
 }
 
 impl Window {
-    /// A window that is reached at this port.
+    /// A window on this port.
     pub fn new(source: Source, place: WindowAddress, port: u16) -> Arc<Self> {
         Arc::new(Self {
             source,
@@ -151,7 +151,7 @@ impl Window {
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
         let strangers = Strangers::new(STRANGERS);
         accept_each(&listener, |stream, from, open| {
-            // Answers are written whole. A connection that takes no option has already broken.
+            // Answers are written whole. If the option cannot be set, the connection is already broken.
             let _ = stream.set_nodelay(true);
             let stranger = strangers.came(network_of(from.ip()));
             (open < CONNECTIONS).then(|| self.clone().connection(stream, stranger))
@@ -319,7 +319,7 @@ impl Window {
                     }
                 }
             };
-            // The page asks again, and is told why.
+            // The page asks again, and learns why the stream ended.
             let _ = tokio::time::timeout_at(end.into(), telling).await;
         });
         let lines = stream::poll_fn(move |waiting| {

@@ -1,4 +1,4 @@
-//! The right to look: links that are good once, and the sessions that they open.
+//! The right to look: links that work once, and the sessions that they open.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

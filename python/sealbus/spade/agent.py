@@ -41,7 +41,7 @@ _inside: ContextVar[Agent | None] = ContextVar("_inside", default=None)
 
 
 class DisconnectedException(SealbusError):
-    """Never raised: there is no server to be disconnected from."""
+    """Never raised: there is no server."""
 
 
 class Agent:
@@ -107,7 +107,7 @@ class Agent:
         return asyncio.get_running_loop()
 
     def is_alive(self) -> bool:
-        """Whether it has started and not been stopped."""
+        """Whether the agent was started and not stopped."""
         return self._is_alive
 
     def set(self, name: str, value: Any) -> None:
@@ -136,7 +136,7 @@ class Agent:
         self.behaviours.remove(behaviour)
 
     def has_behaviour(self, behaviour: CyclicBehaviour) -> bool:
-        """Whether it has this behaviour."""
+        """Whether the agent has this behaviour."""
         return behaviour in self.behaviours
 
     def submit(self, coro: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
@@ -171,7 +171,7 @@ class Agent:
             self._resident.leave()
 
     async def _finished(self) -> None:
-        """Waits until it is not alive, and has left."""
+        """Waits until the agent is no longer alive, and has left."""
         await self._is_over.wait()
         await self._settled()
 
@@ -182,19 +182,19 @@ class Agent:
             behaviour._interrupt()
 
     async def _settled(self) -> None:
-        """Waits until a life of it that ends has ended."""
+        """If a life of this agent is ending, waits until it has ended."""
         if self._resident is not None and not self._is_alive:
             await self._resident.has_left()
 
     def _move_in(self, container: Container) -> _Resident:
-        """The agent of Sealbus for its next life."""
+        """The agent of Sealbus for the next life of this one."""
         if self._is_alive:
             raise PlatformError(f"agent {self.jid} has been started already")
         self._resident = _Resident(self, container)
         return self._resident
 
     async def _wake(self) -> None:
-        """Sets it up and begins the behaviours."""
+        """Sets the agent up and begins the behaviours."""
         _inside.set(self)
         await self._hook_plugin_after_connection()
         await self.setup()
@@ -245,7 +245,7 @@ class Agent:
         if lost is not None:
             receiver, reason = lost
             log.warning("%s: a message for %s was not delivered: %s", self.jid, receiver, reason)
-            # Only a behaviour that asks for it expects the platform to speak.
+            # Only behaviours with a matching template expect messages of the platform.
             for behaviour in self.behaviours:
                 if behaviour.template is not None and behaviour.match(message):
                     behaviour._inbox.put(message)
@@ -275,7 +275,7 @@ class _Resident(Resident):
         try:
             await self.inner._wake()
         except BaseException as raised:
-            # The one who starts the agent gets it.
+            # The caller of `start` gets the exception.
             if not self.has_woken.done():
                 self.has_woken.set_exception(raised)
             self.inner._end()
@@ -288,7 +288,7 @@ class _Resident(Resident):
                 self.has_woken.set_result(None)
 
     def heed_end(self) -> None:
-        """Has the one who starts it told if it ends before it was set up."""
+        """Tells the caller of `start` if the agent ends before it was set up."""
         life = self._living
         assert life._task is not None
 
@@ -320,15 +320,15 @@ class _Resident(Resident):
             log.warning("%s: %s has no room for a message", self.aid.name, message.receivers[0].name)
 
     async def watch(self, jid: JID) -> Subscription[AmsAgentDescription]:
-        """Is told when an agent of this platform comes and goes."""
+        """Subscribes to the coming and going of an agent of this platform."""
         return await self.ams.subscribe(AmsAgentDescription(self.peer(self.container.aid(jid))))
 
     def leave(self) -> None:
-        """Lets it leave, if it has come."""
+        """Lets the agent leave, if it is on the platform."""
         if self._life is not None:
             self.stop()
 
     async def has_left(self) -> None:
-        """Waits until it has left."""
+        """Waits until the agent has left."""
         if self._life is not None:
             await self._life.ended()

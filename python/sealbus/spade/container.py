@@ -52,7 +52,7 @@ class Container:
 
     @classmethod
     def current(cls) -> Container:
-        """The open one."""
+        """The container that is open."""
         if cls._current is None:
             raise PlatformError("no agent can live here: run the program's coroutine with spade.run(main())")
         return cls._current
@@ -132,7 +132,7 @@ class Container:
     async def _opened(self) -> Platform:
         async with self._opening:
             if self._platform is None:
-                # One that the program brings has the domain's name; elsewhere the platform's own name counts.
+                # An embedded platform gets the domain's name; any other platform keeps its own.
                 platform = Platform(name=self._domain)
                 await platform.open()
                 self._platform = platform
@@ -201,7 +201,7 @@ def run(
         async with Container() as container:
             work = asyncio.ensure_future(main_func)
             told = asyncio.ensure_future(container.is_told_to_stop.wait())
-            # Outside the main thread there are no signals to take.
+            # Only the main thread can handle signals.
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, container.is_told_to_stop.set)
             try:

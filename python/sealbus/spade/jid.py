@@ -46,7 +46,7 @@ class JID:
         """The whole JID."""
         return str(self)
 
-    # The same by slixmpp's other names.
+    # Slixmpp has these names, too.
     user = username = local = localpart = node
     host = server = domain
 

@@ -73,7 +73,7 @@ class XORTemplate(_Joined):
 
 
 class Template(BaseTemplate, MessageBase):
-    """Takes messages that have all that it has: receiver, sender, body, thread, metadata."""
+    """Takes messages that have everything that the template has: receiver, sender, body, thread, metadata."""
 
     def match(self, message: MessageBase) -> bool:
         """Whether the message has all that this template has."""

@@ -18,7 +18,7 @@ MOST_CHARACTERS = 4 << 20
 
 
 class TraceStore:
-    """The messages that an agent has sent and received lately, the newest ones."""
+    """The newest messages that an agent has sent and received."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -38,19 +38,19 @@ class TraceStore:
             self._characters -= len(self.store.pop()[1].body or "")
 
     def len(self) -> int:
-        """How many there are."""
+        """The number of messages."""
         return len(self.store)
 
     def all(self, limit: int | None = None) -> list[Event]:
-        """The latest ones, the oldest first."""
+        """The newest messages, the oldest first."""
         return _oldest_first(self.store, limit)
 
     def received(self, limit: int | None = None) -> list[Event]:
-        """The latest ones that were received, the oldest first."""
+        """The newest received messages, the oldest first."""
         return _oldest_first((event for event in self.store if not event[1].sent), limit)
 
     def filter(self, limit: int | None = None, to: str | None = None, category: str | None = None) -> list[Event]:
-        """The latest ones from or to an agent, or of a behaviour, the oldest first."""
+        """The newest messages from or to an agent, or of a behaviour, the oldest first."""
         agent = None if to is None else JID(to).bare
         chosen = (
             event

@@ -140,7 +140,7 @@ pub(crate) fn user_defined_from_python(
     let Some(parameters) = parameters else {
         return Ok(Vec::new());
     };
-    // Of a copy: code of a value may change them, which would be a panic.
+    // Iterates over a copy: code of a value may change the dictionary, and the iteration would panic.
     let parameters = parameters.copy()?;
     parameters
         .iter()

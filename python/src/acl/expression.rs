@@ -9,7 +9,7 @@ use sealbus_fipa::{DateTime, Expression, Number, Origin};
 
 use crate::error;
 
-/// Deepest nesting of a list accepted from Python. By default no decoder reads deeper lists.
+/// The deepest nesting of a list accepted from Python. By default no decoder reads deeper lists.
 const DEPTH: usize = 32;
 
 pub(crate) fn to_python<'py>(
@@ -78,8 +78,8 @@ pub(crate) fn bytes_from_python(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec
     Ok(None)
 }
 
-/// An int or float if Python writes it in exactly the same form. Otherwise the text, because `007` and `12345E67` are
-/// more likely identifiers.
+/// An int or float, if Python writes the number in exactly the same form. Otherwise the text, because `007` and
+/// `12345E67` are more likely identifiers.
 fn number_to_python<'py>(py: Python<'py>, number: &Number) -> PyResult<Bound<'py, PyAny>> {
     let text = number.as_str();
     if let Some(value) = number.as_hexadecimal() {
@@ -95,8 +95,8 @@ fn number_to_python<'py>(py: Python<'py>, number: &Number) -> PyResult<Bound<'py
     Ok(PyString::new(py, text).into_any())
 }
 
-/// UTC becomes an aware `datetime`, local time a naive one, and a relative token a `timedelta`. A token without a
-/// Python type, such as another time zone's letter, stays a token.
+/// Turns UTC into an aware `datetime`, local time into a naive one, and a relative token into a `timedelta`. A token
+/// without a Python type, such as another time zone's letter, stays a token.
 pub(crate) fn date_time_to_python<'py>(
     py: Python<'py>,
     moment: &DateTime,

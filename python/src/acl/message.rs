@@ -20,7 +20,7 @@ pub(crate) struct PyAclMessage(Body);
 
 enum Body {
     Made(Arc<AclMessage>),
-    /// The message is decoded when it is first read.
+    /// A received message, which is decoded when it is first read.
     Received(ReceivedMessage),
 }
 
@@ -45,7 +45,7 @@ impl PyAclMessage {
         }
     }
 
-    /// The message for sending. A message that was made here is shared.
+    /// The message for sending. A message made here is shared, not copied.
     pub(crate) fn to_shared(&self) -> Arc<AclMessage> {
         match &self.0 {
             Body::Made(message) => message.clone(),
@@ -257,7 +257,7 @@ impl PyAclMessage {
                     Some(body) => body::put(&mut message, body)?,
                     None => {
                         message.content = None;
-                        // They belonged to the body.
+                        // Language and ontology belonged to the body.
                         if message.language.take().is_some() {
                             message.ontology = None;
                         }

@@ -13,7 +13,8 @@ static MEMBERS: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
 /// The class of user-defined acts.
 static OWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Names of user-defined acts begin with this in any letter case, unless they are of the class `OwnPerformative`.
+/// The beginning of the names of user-defined acts, in any letter case. Names of the class `OwnPerformative` need no
+/// prefix.
 const PREFIX: &str = "x-";
 
 fn own(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
@@ -75,7 +76,7 @@ pub(crate) fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Performative> {
     Err(unknown(text))
 }
 
-/// The error about a name that is probably a slip of the pen.
+/// The error for a name that is probably misspelt.
 fn unknown(name: &Bound<'_, PyString>) -> PyErr {
     let guess = || -> PyResult<Option<String>> {
         let names: Vec<_> = Performative::STANDARD

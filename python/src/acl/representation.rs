@@ -36,7 +36,8 @@ pub(crate) fn decode(data: &[u8], representation: &str) -> PyResult<PyAclMessage
 /// A run of bytes: start, end, depth, meaning, reference.
 type Piece = (usize, usize, usize, String, &'static str);
 
-/// Takes a message apart. Returns its encoding, its pieces, why it stops before the end, and the whole as text.
+/// Explains a message. Returns its encoding, its pieces, the error that ended the explanation early, if any, and the
+/// explanation as text.
 #[pyfunction]
 pub(crate) fn explain(
     data: &[u8],
@@ -59,7 +60,7 @@ pub(crate) fn explain(
     Ok((explanation.encoding, pieces.collect(), problem, text))
 }
 
-/// An objection of a strict receiver: severity, field, message, reference.
+/// The objections of a strict receiver, each with severity, field, message and reference.
 #[pyfunction]
 pub(crate) fn validate(
     message: &Bound<'_, PyAclMessage>,

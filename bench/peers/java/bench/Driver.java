@@ -29,7 +29,7 @@ public final class Driver implements Peer.Receiver {
     }
 
     public static void main(String[] arguments) throws Exception {
-        // Libraries say things; only answers may go where answers go.
+        // Libraries print to the standard output, which is for answers only.
         PrintStream out = System.out;
         System.setOut(System.err);
         Peer peer = (Peer) Class.forName(arguments[0]).getDeclaredConstructor().newInstance();
@@ -51,7 +51,7 @@ public final class Driver implements Peer.Receiver {
             out.println(answer);
             out.flush();
         }
-        // Servers are told, if they listen; then whatever threads the libraries have left.
+        // Takes leave of the servers, if they listen. Then ends the process, whatever threads the libraries have left.
         Thread farewell = new Thread(driver::leave);
         farewell.setDaemon(true);
         farewell.start();
@@ -181,7 +181,7 @@ public final class Driver implements Peer.Receiver {
                 sender.flush();
                 sleepUntil(due);
             }
-            // Some clients keep what they are given.
+            // Some clients keep the array that they are given.
             byte[] content = Payload.filled(size);
             Payload.write(content, round, number, message, isDue ? due : System.nanoTime());
             sender.send(content);

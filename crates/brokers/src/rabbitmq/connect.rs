@@ -57,7 +57,7 @@ pub(super) enum Purpose {
 pub(super) struct Opened {
     pub(super) connection: Connection,
     pub(super) events: std::pin::Pin<Box<dyn Stream<Item = Event> + Send>>,
-    /// Goes with the connection.
+    /// Cuts the connection when this value is dropped.
     pub(super) cut: CutOnDrop,
     /// The user that logged in.
     pub(super) user: String,

@@ -27,17 +27,17 @@ const KNOWN_PLACES: [&str; 2] = ["/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"];
 /// How long the broker may take to start. An Erlang node needs seconds of processor time, and a member of a cluster
 /// waits for others.
 const STARTING: Duration = Duration::from_secs(300);
-/// How long it may take to end.
+/// How long the broker may take to end.
 #[cfg(unix)]
 const ENDING: Duration = Duration::from_secs(20);
 /// How long the broker's port mapper may take to notice the broker's end. Other brokers of a cluster may go on using
 /// the mapper.
 const FORGETTING: Duration = Duration::from_secs(5);
-/// File name of its process number.
+/// The file name of the broker's process number.
 const PID: &str = "broker.pid";
 /// The file name of the cookie by which Erlang nodes know each other. Erlang looks for the file there.
 const COOKIE: &str = ".erlang.cookie";
-/// File name of its ports.
+/// The file name of the broker's ports.
 const PORTS: &str = "ports.json";
 
 /// A broker could not be started or ended.
@@ -51,7 +51,7 @@ pub enum BrokerError {
         "a RabbitMQ of the platform's own needs Unix: name the addresses of one that runs elsewhere in [rabbitmq]"
     )]
     NeedsUnix,
-    /// The system.
+    /// The system refused something.
     #[error("cannot {what} for the broker in {}: {error}", directory.display())]
     System {
         /// The attempt.
@@ -205,7 +205,7 @@ impl ManagedBroker {
         is_ours.then_some(pid)
     }
 
-    /// Ends it, by force if it takes too long.
+    /// Ends the broker, by force if it takes too long.
     pub async fn stop(&mut self) {
         #[cfg(unix)]
         self.end_processes().await;

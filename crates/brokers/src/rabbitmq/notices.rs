@@ -42,7 +42,7 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// The broker has moved these messages from a queue whose agent has ended.
+    /// Notes that the broker has moved these messages from a queue whose agent has ended.
     pub(super) fn note_left(&mut self, queue: &str, messages: &[Value]) {
         let marks = messages.iter().map(|message| mark(queue, message));
         note(&mut self.left, marks);
@@ -53,7 +53,7 @@ impl Notices {
         self.left.contains(&mark_of(notice))
     }
 
-    /// How many of the first ones were handed out before.
+    /// How many of the first notices were handed out before.
     fn known(&self, waiting: &[Value]) -> usize {
         let mut handed = self.handed.clone();
         let known = waiting.iter().take_while(|it| strike(&mut handed, it));
@@ -67,16 +67,16 @@ impl Notices {
         waiting
     }
 
-    /// The broker has removed these. Returns those that were not handed out before.
+    /// Notes that the broker has removed these notices. Returns those that were not handed out before.
     fn removed(&mut self, mut removed: Vec<Value>) -> Vec<Value> {
         removed.retain(|it| !strike(&mut self.handed, it));
         removed
     }
 }
 
-/// Takes some notices, and removes those that the call before returned. The caller has dealt with them: what the broker
-/// still has when this process ends, another Master gets. `get` asks for a number of notices with the first bytes of each,
-/// and says their fate.
+/// Takes some notices, and removes those that the call before returned. The caller has dealt with those. If this process
+/// ends, another Master gets the notices that the broker still has. `get` asks for a number of notices with the first
+/// bytes of each, and says their fate.
 pub(super) async fn take<F, E>(
     notices: &mut Notices,
     get: impl Fn(usize, usize, Fate) -> F,

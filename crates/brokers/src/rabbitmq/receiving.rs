@@ -120,7 +120,7 @@ impl Receiving for ReceivingConnection {
     ) -> Result<(), BrokerFailure> {
         let all = up_to.map(|tag| (tag, true)).into_iter();
         for (tag, multiple) in all.chain(singles.iter().map(|tag| (*tag, false))) {
-            // Polled once, it stands in the library's line.
+            // After one poll, the command waits in the library's line.
             let sent = self.channel.basic_ack(tag, BasicAckOptions { multiple });
             sent.now_or_never().unwrap_or(Ok(()))?;
         }

@@ -119,7 +119,8 @@ fn order_of<'a>(
     found.map(|(order, ..)| order)
 }
 
-/// Whether the owner has marked the broker's present life before. From now on it has, by a command on `channel`.
+/// Whether the owner has marked the broker's present life before. If not, the owner marks it now, by a command on
+/// `channel`.
 async fn is_marked(
     connection: &Connection,
     channel: &Channel,

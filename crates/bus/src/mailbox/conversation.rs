@@ -1,4 +1,4 @@
-//! Conversations: each has a queue of its own in the mailbox, and the messages that belong to it never go anywhere else.
+//! Conversations: each has its own queue in the mailbox, and its messages never go anywhere else.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use super::table::{Late, Table};
 use super::{Closed, Mailbox, MailboxLimits};
 use crate::message::ReceivedMessage;
 
-/// Another open conversation has the name.
+/// Another open conversation has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the conversation {0:?} is open already: end it first, or choose another conversation-id")]
 pub struct ConversationOpen(pub String);
@@ -38,9 +38,9 @@ impl Conversations {
         self.open_if_free(id, Some(peer))
     }
 
-    /// Opens a conversation for the replies to one message, sent in a larger conversation of the name `id`. The replies are
-    /// the messages whose `in-reply-to` is `tag`. It also gets the other messages with the conversation-id, unless another
-    /// open conversation has them; those that it leaves unread go to the mailbox.
+    /// Opens a conversation for the replies to one message, which was sent in a larger conversation named `id`. The replies
+    /// are the messages whose `in-reply-to` is `tag`. The conversation also gets the other messages with the conversation-id,
+    /// unless another open conversation has them. When it ends, its unread messages of that kind go to the mailbox.
     pub fn open_reply(&self, id: Option<&str>, tag: &str) -> Conversation {
         self.enter(|inner| {
             let table = inner.conversations.get_or_insert_default();
@@ -57,7 +57,7 @@ impl Conversations {
             is_taken = table.is_taken(id, peer);
             let number = table.open(id.into(), peer, false);
             if peer.is_some() && !is_taken {
-                // Only this conversation gets messages, and nobody waits for them yet.
+                // The conversation is new, so nobody waits for its messages yet.
                 inner.sort_named(id, &mut Wake::default());
             }
             number
@@ -84,7 +84,7 @@ impl Conversations {
         self.len() == 0
     }
 
-    /// The number of messages that were dropped because they came after their conversation's end, or were unread at it.
+    /// The number of dropped messages: they came after the end of their conversation, or were unread at its end.
     pub fn ignored(&self) -> u64 {
         self.read(|table| table.ignored)
     }
@@ -104,8 +104,8 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Messages whose `in-reply-to` is this tag belong to the conversation, even without its conversation-id. The latest
-    /// 32 tags count.
+    /// Messages whose `in-reply-to` is this tag belong to the conversation, even without its conversation-id. A
+    /// conversation keeps its latest 32 tags.
     pub fn expect_reply_to(&self, tag: &str) {
         self.with(|inner, _| {
             if let Some(table) = &mut inner.conversations {
@@ -125,7 +125,7 @@ impl Conversation {
 
     /// Waits for the next message. `None`: the agent has left, or its mailbox was closed and the queue is empty.
     ///
-    /// Safe to cancel. While the agent is being moved, it waits for the outcome.
+    /// Safe to cancel. While the agent is being moved, this call waits for the outcome.
     pub async fn recv(&self) -> Option<ReceivedMessage> {
         self.receive_matching(|_| true).await
     }
@@ -165,8 +165,8 @@ impl Conversation {
         self.with(|inner, limits| take(inner, limits, self.number, &mut matches))
     }
 
-    /// Calls `hook` when a message arrives after an attempt to receive found none, and when the mailbox is closed. It runs
-    /// on the writer's thread and must be quick, such as a write to an eventfd.
+    /// Calls `hook` when a message arrives after an attempt to receive found none, and when the mailbox is closed. The
+    /// hook runs on the writer's thread and must be quick, such as a write to an eventfd.
     pub fn set_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
         let hook: Arc<dyn Fn() + Send + Sync> = Arc::new(hook);
         self.with(|inner, _| {

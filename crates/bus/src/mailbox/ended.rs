@@ -15,8 +15,8 @@ pub(super) enum Name {
     Tag,
 }
 
-/// A name and the one agent that it is for, as keyed hashes: nobody can choose two names that look alike, and nothing is
-/// allocated for a name.
+/// The keyed hashes of a name and of the one agent that the name is for. Because the hashes are keyed, nobody can
+/// choose two names that look alike; and no name needs an allocation.
 type Mark = (u64, u64);
 
 /// No agent in particular.
@@ -55,18 +55,18 @@ impl EndedConversations {
         }
     }
 
-    /// The name is in use again.
+    /// Forgets a name, because it is in use again.
     pub(super) fn remove(&mut self, kind: Name, name: &str, peer: Option<&str>) {
         let mark = self.mark(kind, name, peer);
         self.known.remove(&mark);
     }
 
-    /// Whether a name for all agents has ended.
+    /// Whether a name that is open to all agents has ended.
     pub(super) fn is_for_all(&self, kind: Name, name: &str) -> bool {
         self.known.contains(&self.mark(kind, name, None))
     }
 
-    /// Whether a name that this sender may use has ended. The platform itself speaks for every peer.
+    /// Whether a name that this sender may use has ended. The platform itself may use every peer's names.
     pub(super) fn has(&self, kind: Name, name: &str, sender: Option<&str>) -> bool {
         let of_sender @ (name, _) = self.mark(kind, name, sender);
         match sender {

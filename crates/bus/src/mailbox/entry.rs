@@ -1,4 +1,4 @@
-//! A message in a mailbox, and the readers that a message wakes.
+//! A message in a mailbox, and the readers that it wakes.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use crate::message::ReceivedMessage;
 
 pub(super) type Hook = Arc<dyn Fn() + Send + Sync>;
 
-/// The messages of a sender that have their turn in one round. With one, the reader would take each message of a row alone,
-/// and put the row back behind the others.
+/// The number of messages that a sender may have in one round. If it were one, the reader would take each message of a
+/// row alone, and put the row back behind the others.
 pub(super) const IN_A_ROUND: u64 = 8;
 
 /// The place of a message among others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// The number of the message among those of its sender, of which each round has [`IN_A_ROUND`].
+    /// The number of the message among those of its sender. Each round has [`IN_A_ROUND`] of them.
     pub(super) turn: u64,
-    /// How many messages had come when this one did.
+    /// How many messages had come before this one.
     pub(super) arrival: u64,
 }
 
@@ -29,7 +29,7 @@ impl Order {
         self.turn / IN_A_ROUND
     }
 
-    /// The order of the message that is so many behind this one in a row.
+    /// The order of the message that stands `count` places behind this one in a row.
     pub(super) fn after(self, count: u64) -> Self {
         Self {
             turn: self.turn + count,
@@ -68,7 +68,7 @@ pub(super) struct Entry {
     pub(super) receipt: Option<u64>,
 }
 
-/// Whether nothing is special about a message, so that only its sender and its length count.
+/// Whether a message may be part of a row: nothing about it counts but its sender and its length.
 #[inline]
 pub(super) fn may_be_in_row(message: &ReceivedMessage) -> bool {
     message.kept().is_none() && !message.is_notice()
@@ -88,7 +88,7 @@ pub(super) struct Wake {
     pub(super) hook: Option<Hook>,
     /// The readers that wait for messages of conversations.
     pub(super) more: Vec<Alarm>,
-    /// A late message was dropped, which its writer must be told.
+    /// Whether a late message was dropped. Its writer must then be told.
     pub(super) dropped: bool,
 }
 

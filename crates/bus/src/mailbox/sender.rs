@@ -37,7 +37,7 @@ impl MailboxSender {
     }
 
     /// Puts messages into the mailbox as long as there is room, under one lock and with one wake. Returns their number.
-    /// `row` runs under the lock.
+    /// The iterator `row` runs under the lock.
     pub(crate) fn try_push_row(&self, mut row: impl Iterator<Item = ReceivedMessage>) -> usize {
         self.shared.put(|inner, wake| {
             let mut count = 0;
@@ -52,9 +52,9 @@ impl MailboxSender {
         })
     }
 
-    /// Puts a failure notice into the mailbox, even into a full one: the notice answers a message that the agent sent.
-    /// [`is_barred`](Self::is_barred) limits the number of notices. A mailbox [at rest](super::RestingMailbox) keeps the
-    /// notice until the agent goes on. Returns false if nobody will read it.
+    /// Puts a failure notice into the mailbox, even into a full one, because it answers a message that the agent sent.
+    /// [`is_barred`](Self::is_barred) limits the number of notices. A mailbox [at rest](super::RestingMailbox) keeps
+    /// the notice until the agent goes on. Returns false if nobody will read it.
     pub(crate) fn push_notice(&self, message: ReceivedMessage) -> bool {
         self.shared.put(|inner, wake| {
             if inner.closed.is_some() {
@@ -75,7 +75,7 @@ impl MailboxSender {
         let _ = self.shared.unread.set(tell);
     }
 
-    /// Shows the messages that arrive from now on at the tap, as for this agent.
+    /// From now on, shows arriving messages to the tap, under the name of this agent.
     pub(crate) fn set_tap(&self, tap: Arc<Tap>, receiver: Arc<str>) {
         self.shared.inner.lock().tap = Some((tap, receiver));
     }
@@ -96,8 +96,8 @@ impl MailboxSender {
         self.shared.is_barred.load(Ordering::Relaxed)
     }
 
-    /// Puts a message into the mailbox even if the mailbox is full. Meant for messages that were accepted before, such
-    /// as those that an agent brings along when it moves.
+    /// Puts a message into the mailbox even if the mailbox is full. Only for messages that were accepted before, such
+    /// as those that a moving agent brings along.
     ///
     /// # Errors
     /// The message, if the mailbox is closed.
@@ -133,10 +133,10 @@ impl MailboxSender {
     }
 
     /// Opens a window: an allowance for a writer in another process, which cannot ask before each message. The writer
-    /// may write up to a limit. `listener` hears (with `tag`) as the limit rises.
+    /// may write up to a limit. `listener` is told (with `tag`) when the limit rises.
     ///
-    /// `writer` names the other process. Its unread messages of former windows count against the new one, so it gains no
-    /// room by opening anew.
+    /// `writer` names the other process. Its unread messages of former windows count against the new one, so it gains
+    /// no room by opening a new window.
     pub fn open_window(
         &self,
         writer: &Arc<str>,

@@ -1,4 +1,4 @@
-//! The table of a mailbox's conversations: the rules that assign messages to conversations, and the queue of each.
+//! The table of a mailbox's conversations: the rules that assign messages to them, and the queue of each.
 
 use std::collections::{BTreeMap, HashMap, VecDeque, hash_map};
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use super::ended::{EndedConversations, Name};
 use super::entry::{Alarm, Entry, Hook, Wake};
 use crate::message::ReceivedMessage;
 
-/// The latest messages of a conversation whose answers are recognised without a conversation-id.
+/// The number of messages of a conversation, counted from the latest, whose answers are recognised without a conversation-id.
 const TAGS: usize = 32;
 
-/// The rule for messages that come after a conversation has ended, and for those that it left unread.
+/// The rule for messages that come after the end of a conversation, or are unread at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Late {
-    /// They are dropped and counted. If a peer has named the conversation, it may use the name again, so only answers
-    /// and `cancel` count as late. For [replies](super::Conversations::open_reply), only messages with a tag count as
-    /// late.
+    /// They are dropped and counted. If a peer named the conversation, it may use the name again, so only answers and
+    /// `cancel` count as late. For [replies](super::Conversations::open_reply), only messages with a tag count as late.
     #[default]
     Ignored,
     /// They go to the mailbox, as if there had been no conversation.
@@ -35,19 +34,19 @@ pub(super) enum MailboxPlace {
     Late,
 }
 
-/// The one agent that a name is for, or none for all agents.
+/// The one agent that a name is for; `None` if the name is for all agents.
 type Peer = Option<Arc<str>>;
 
-/// A conversation that gets the messages of a name.
+/// A conversation that gets the messages of a name, and the peer that the name is for.
 type Owner = (Peer, u64);
 
-/// The owners of a name. There is one, unless several agents have chosen the same name.
+/// The owners of a name: one, unless several agents have chosen the same name.
 struct Owners {
     first: Owner,
     more: Vec<Owner>,
 }
 
-/// Names of open conversations, or tags of their messages, and their owners.
+/// The owners of names of open conversations, or of tags of their messages.
 #[derive(Default)]
 struct Named(HashMap<Arc<str>, Owners>);
 
@@ -57,7 +56,7 @@ impl Named {
         owners.flat_map(|it| iter::once(&it.first).chain(&it.more))
     }
 
-    /// The owners of messages of this name from this sender. The platform itself speaks for every peer.
+    /// The conversations that own a name for this sender. The platform itself speaks for every peer.
     fn find<'a>(&'a self, name: &str, sender: Option<&'a str>) -> impl Iterator<Item = u64> {
         self.owners(name)
             .filter(move |(peer, _)| match (peer, sender) {
@@ -67,7 +66,7 @@ impl Named {
             .map(|(_, owner)| *owner)
     }
 
-    /// Whether another owner stands in the way of this one.
+    /// Whether the name already has an owner for this peer.
     fn is_taken(&self, name: &str, peer: Option<&str>) -> bool {
         self.owners(name).any(|(other, _)| other.as_deref() == peer)
     }
@@ -103,9 +102,9 @@ impl Named {
 pub(super) struct Slot {
     queue: VecDeque<Entry>,
     id: Option<Arc<str>>,
-    /// Whether all messages of the conversation-id belong here, and not the answers to its tags alone.
+    /// Whether all messages with the conversation-id belong here, and not only the answers to its tags.
     owns_id: bool,
-    /// Whether the conversation-id is only lent: it belongs to a larger conversation of the agent.
+    /// Whether the conversation-id is borrowed: it belongs to a larger conversation of the agent.
     is_guest: bool,
     peer: Peer,
     tags: VecDeque<Arc<str>>,
@@ -116,7 +115,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// The readers to wake. The hook hears of messages that it was promised, and of the end.
+    /// The readers to wake. The hook is told of messages for which it is armed, and of the end.
     fn alarms(&mut self, is_end: bool) -> impl Iterator<Item = Alarm> + use<> {
         let is_told = mem::take(&mut self.hook_armed) || is_end;
         let hook = self.hook.clone().filter(|_| is_told);
@@ -127,19 +126,19 @@ impl Slot {
 
 #[derive(Default)]
 pub(super) struct Table {
-    /// Boxed: the map moves them when it grows.
+    /// Boxed, because the map moves its values when it grows.
     slots: BTreeMap<u64, Box<Slot>>,
     last: u64,
     ids: Named,
     tags: Named,
     ended: EndedConversations,
-    /// The messages in all queues.
+    /// The number of messages in all queues.
     pub(super) queued: usize,
-    /// The late messages that were dropped.
+    /// The number of late messages that were dropped.
     pub(super) ignored: u64,
     /// Late messages that are still in the accounts.
     pub(super) dropped: Vec<Entry>,
-    /// The agent goes on elsewhere: nothing more will come.
+    /// Whether the agent goes on elsewhere, so that nothing more will come.
     pub(super) is_over: bool,
 }
 
@@ -167,7 +166,7 @@ impl Table {
         };
         if let Some(tag) = &tag {
             let mut owners = self.tags.find(tag, sender);
-            // A message with the name of another open conversation belongs to that one.
+            // A message with the name of another open conversation belongs to that conversation.
             let found = owners.find(|owner| {
                 let own = self.slots.get(owner).and_then(|slot| slot.id.as_deref());
                 match &id {
@@ -304,7 +303,7 @@ impl Table {
         self.dropped.push(entry);
     }
 
-    /// The first message of a conversation that `matches`. Without one, the next message is reported.
+    /// The first message of a conversation that `matches`. If there is none, the readers are told of the next message.
     pub(super) fn take(
         &mut self,
         number: u64,
@@ -358,7 +357,7 @@ impl Table {
         self.queued = self.slots.values().map(|slot| slot.queue.len()).sum();
     }
 
-    /// Wakes every reader of a conversation, because nothing more comes or much has changed.
+    /// Wakes every reader of the conversations, because nothing more comes or much has changed.
     pub(super) fn wake_all(&mut self, wake: &mut Wake) {
         let slots = self.slots.values_mut();
         wake.more.extend(slots.flat_map(|slot| slot.alarms(true)));

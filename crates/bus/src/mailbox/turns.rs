@@ -1,4 +1,4 @@
-//! The turns of the senders of a crowded mailbox: one that writes much does not make the others wait.
+//! The turns of the senders of a crowded mailbox. A sender that writes much does not make the others wait.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -9,26 +9,27 @@ use sealbus_seal::VerifiedIdentity;
 use super::entry::IN_A_ROUND;
 use crate::message::{Provenance, ReceivedMessage};
 
-/// The senders that are remembered even if none of their messages must wait, besides one for each message.
+/// The number of senders that are remembered besides one for each waiting message.
 const REMEMBERED: usize = 256;
 
-/// The next turn of each sender: the number of its next message, of which each round has [`IN_A_ROUND`].
+/// The next turn of each sender: the number of its next message. Each round has [`IN_A_ROUND`] messages of a sender.
 #[derive(Default)]
 pub(super) struct Turns {
     hasher: RandomState,
-    /// By the hash of the sender's name. Senders with the same hash have their turns together.
+    /// By the hash of the sender's name. Senders with the same hash share their turns.
     next: HashMap<u64, u64>,
-    /// The sender of the last message, and its next turn, which is not in `next`. Most messages have the sender of the one before.
+    /// The sender of the last message, and its next turn, which is not in `next`. Most messages have the same sender as
+    /// the one before.
     latest: (String, u64),
-    /// The proof of the latest sender. With it the name in its next message need not be read.
+    /// The proof of the latest sender. The name in its next message need not be read if that has the same proof.
     proof: Option<VerifiedIdentity>,
-    /// How many messages of the latest sender came in a row.
+    /// How many messages in succession came from the latest sender.
     repeats: usize,
     /// The highest turn that was given.
     last: u64,
 }
 
-/// The sender who has a turn. Names of other platforms are only claimed, so all of them take their turns together.
+/// Calls `with` with the sender that has a turn. Names of other platforms are only claimed, so all of them share their turns.
 fn with_sender<T>(message: &ReceivedMessage, with: impl FnOnce(&str) -> T) -> T {
     let is_foreign = matches!(message.provenance(), Provenance::Foreign(_));
     let view = message.message();
@@ -39,8 +40,8 @@ fn with_sender<T>(message: &ReceivedMessage, with: impl FnOnce(&str) -> T) -> T 
 }
 
 impl Turns {
-    /// The turn of a message of this sender, not before `round`. The `count - 1` turns behind it are those of its next
-    /// messages.
+    /// The turn of a message of this sender, not before `round`. The `count - 1` turns behind it belong to the sender's
+    /// next messages.
     pub(super) fn take(&mut self, message: &ReceivedMessage, round: u64, count: u64) -> u64 {
         let proof = match message.provenance() {
             Provenance::Proved(proof) => Some(proof),
@@ -54,18 +55,18 @@ impl Turns {
         }
         let turn = self.latest.1.max(round * IN_A_ROUND);
         self.latest.1 = turn + count;
-        // They fit into memory.
+        // The messages are in memory, so their number is a `usize`.
         self.repeats += count as usize;
         self.last = self.last.max(self.latest.1.saturating_sub(1));
         turn
     }
 
-    /// How many messages of the latest sender came in a row, so far.
+    /// How many messages in succession came from the latest sender so far.
     pub(super) fn repeats(&self) -> usize {
         self.repeats
     }
 
-    /// Makes a sender the latest.
+    /// Makes this sender the latest one.
     fn call(&mut self, sender: &str) {
         let (name, next) = &mut self.latest;
         if name == sender {
@@ -80,7 +81,7 @@ impl Turns {
         *next = self.next.remove(&self.hasher.hash_one(&*name)).unwrap_or(0);
     }
 
-    /// Forgets senders that have no turn after this round, if there are many more than the messages that wait.
+    /// Forgets senders that have no turn after this round, if there are many more of them than waiting messages.
     pub(super) fn forget_before(&mut self, round: u64, waiting: usize) {
         if self.next.len() > waiting + REMEMBERED {
             self.next.retain(|_, next| *next > round * IN_A_ROUND);

@@ -56,8 +56,8 @@ impl MailboxWindow {
         self.put(message, Some(receipt))
     }
 
-    /// Puts messages that the allowance covers into the mailbox, and leaves none in `messages`. `senders`: a number
-    /// for the sender of each.
+    /// Puts messages that the allowance covers into the mailbox, and leaves none in `messages`. `senders` has a number
+    /// for the sender of each message.
     ///
     /// # Errors
     /// The reason, if the mailbox is closed; then `messages` is unchanged.
@@ -75,8 +75,7 @@ impl MailboxWindow {
         })
     }
 
-    /// Gives back the room of a message of that payload length. The writer had counted the message, but it was not put
-    /// in.
+    /// Gives back the room of a message of that payload length: the writer counted the message, but it was not put in.
     pub fn refund(&self, payload_length: usize) {
         let cost = (payload_length + MESSAGE_OVERHEAD) as u64;
         let limits = &self.shared.limits;

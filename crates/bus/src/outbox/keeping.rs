@@ -13,7 +13,7 @@ use crate::level::{asks_for_proof, set_level};
 
 impl Outbox {
     /// Sends `message` to all its receivers as `delivery` says. A persistent message is on a disk of the platform when
-    /// this call returns. Each receiver gets the message once, when that receiver is there, in order among the sender's
+    /// this call returns. Each receiver gets it once, when that receiver is there, in order among the sender's
     /// persistent messages. Otherwise a `failure` from the AMS comes at the expiry.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Outbox {
         Ok(encoded.into())
     }
 
-    /// The agent signs a statement, whose hash this is, alone.
+    /// Has the agent sign the statement with this hash alone.
     fn evidence_of(&self, statement: Hash) -> Result<Vec<u8>, SendError> {
         let signed = self.agent.sign_one(statement);
         signed.map_err(|reason| SendError::NotSigned {

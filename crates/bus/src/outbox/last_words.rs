@@ -1,4 +1,4 @@
-//! The answers of an agent that has ended to messages that it moved here with and never read.
+//! The answers of an agent that has ended to messages that it brought here from another process and never read.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::route::{Parcel, Sent};
 use crate::transport::Outgoing;
 
 impl Outbox {
-    /// Sends `message` to `receiver`, though the agent has ended. If there is no room, the message waits for it.
+    /// Sends `message` to `receiver`, although the agent has ended. If there is no room, the message waits for it.
     pub(crate) fn last_words(self, message: AclMessage, receiver: &str) {
         let message = Arc::new(message);
         if !self.must_seal(&message, receiver) {

@@ -6,7 +6,7 @@ use sealbus_seal::SecurityLevel;
 use crate::bus::Bus;
 use crate::level::{Downgrade, level_of};
 
-/// Checks that a message can go at the level that it asks for.
+/// Checks that a message can be sent at the level that it asks for.
 pub(super) fn check_level(bus: &Bus, message: &AclMessage) -> Result<(), String> {
     let wanted = level_of(&message.view()).map_err(|error| error.to_string())?;
     let Some(wanted) = wanted else { return Ok(()) };
@@ -16,7 +16,7 @@ pub(super) fn check_level(bus: &Bus, message: &AclMessage) -> Result<(), String>
             let least = bus.level().unwrap_or(offered.level);
             (transport.name(), least, offered.levels)
         }
-        // Between agents of one process nothing is signed.
+        // Messages between agents of one process are not signed.
         None => (
             "in-process",
             SecurityLevel::None,
@@ -24,7 +24,7 @@ pub(super) fn check_level(bus: &Bus, message: &AclMessage) -> Result<(), String>
         ),
     };
     Downgrade::check(Some(wanted), Some(least)).map_err(|error| error.to_string())?;
-    // Agents seal their messages above the transport, and sign what they have sealed.
+    // The bus seals messages above the transport, and the agents sign the sealed messages.
     let offered = match (wanted, bus.sealer()) {
         (SecurityLevel::Sealed, Some(_)) => SecurityLevel::Signed,
         _ => wanted,

@@ -1,4 +1,4 @@
-//! Many messages at a time: one look at the route, one lock and one wake for a row of them.
+//! Many messages at a time: a row of messages costs one look at the route, one lock and one wake.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::route::State;
 use crate::transport::Outgoing;
 
 impl Outbox {
-    /// Sends messages in their order, as [`send`](Self::send) sends each. Messages in a row to one agent take one lock,
-    /// and wake it once.
+    /// Sends messages in order, each as [`send`](Self::send) does. Messages in succession to one agent take one lock,
+    /// and wake the agent once.
     ///
     /// If the future is dropped, some of the messages are not sent.
     ///
@@ -28,7 +28,7 @@ impl Outbox {
         let mut messages = messages.into_iter().map(Into::into);
         let mut row = VecDeque::with_capacity(turn::LONGEST);
         loop {
-            // The caller's iterator runs without any lock: it may send as well.
+            // The caller's iterator runs without any lock, because it may send messages itself.
             row.extend(messages.by_ref().take(turn::LONGEST));
             if row.is_empty() {
                 return Ok(());
@@ -44,7 +44,7 @@ impl Outbox {
         }
     }
 
-    /// Sends messages in their order, without waiting. Finished messages leave `messages`.
+    /// Sends messages in order, without waiting. Messages that are done leave `messages`.
     ///
     /// # Errors
     /// [`TrySendError`] for the message that left `messages` last. [`TrySendError::Full`] holds the rest of its work:
@@ -55,7 +55,7 @@ impl Outbox {
     ) -> Result<(), TrySendError> {
         loop {
             self.send_row(messages)?;
-            // The next message is for several receivers or an agent that is not found yet, finds no room, or is at fault.
+            // The next message has several receivers, or its receiver is not found yet, or finds no room, or is at fault.
             match messages.pop_front() {
                 None => return Ok(()),
                 Some(message) => self.try_send(message)?,
@@ -63,7 +63,7 @@ impl Outbox {
         }
     }
 
-    /// Sends the first messages, as many as are for one and the same agent and find room.
+    /// Sends the first messages: as many as are for the same agent and find room.
     fn send_row(&self, messages: &mut VecDeque<Arc<AclMessage>>) -> Result<(), SendError> {
         let Some([receiver]) = messages.front().map(|first| &*first.receivers) else {
             return Ok(());

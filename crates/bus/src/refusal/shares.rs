@@ -1,4 +1,4 @@
-//! The shares of a log: so many lines at once, then one more in each period, about each source and in all.
+//! The shares of a log, for each source and for all together: so many lines at once, then one more in each period.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const ALL: Allowance = Allowance {
     at_once: 50,
     every: Duration::from_secs(2),
 };
-/// The number of sources that are told apart. Beyond this number the quietest are forgotten.
+/// The number of sources that are told apart. If there are more, the quietest are forgotten.
 pub(super) const SOURCES: usize = 1024;
 
 /// How often something may be done.
@@ -25,7 +25,7 @@ pub struct Allowance {
     pub every: Duration,
 }
 
-/// The rest of an allowance. Times count from any moment that stays the same.
+/// The unused part of an allowance. Times count from any fixed moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     left: u32,
@@ -60,7 +60,7 @@ impl Budget {
     }
 }
 
-/// The shares of a log, as far as they are not used up.
+/// The unused shares of a log.
 #[derive(Debug)]
 pub struct LogShares {
     start: Instant,

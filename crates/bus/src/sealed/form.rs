@@ -1,5 +1,5 @@
-//! The form of a sealed message. Its bytes are an ACL message in the bit-efficient encoding: everything before the content
-//! shows, and the content has the rest of the message inside.
+//! The form of a sealed message. Its bytes are an ACL message in the bit-efficient encoding. Everything before the
+//! content is visible, and the content holds the rest of the inner message.
 
 use bytes::Bytes;
 use sealbus_fipa::{AclMessageRef, bitefficient};
@@ -12,22 +12,22 @@ use crate::limits::OWN_ENCODING;
 pub(super) const OUTER: &[u8] = b"\xfa\x10\0\x10sealed\0";
 /// The end of the outer message, behind the content.
 const END: u8 = 0x01;
-/// The version of the form with the row's secret, and of the one with the row's name. Version 1 is a former one, and 2 is
-/// that of events.
+/// The version of the form with the row's secret, and that of the form with the row's name. Version 1 was an earlier
+/// form, and version 2 is that of events.
 const WHOLE: u8 = 3;
 const SHORT: u8 = 4;
-/// The bytes of a message's number.
+/// The bytes of the message's number.
 const NUMBER: usize = 4;
 /// The bytes that both forms have behind the row.
 const AFTER_ROW: usize = NUMBER + Commitment::LENGTH + Sealing::ADDED;
 
-/// The bytes of the content besides the sealed rest of the message, in a message with its row's secret.
+/// The bytes of the content in addition to the sealed rest of the message, if the message contains its row's secret.
 pub const WHOLE_OVERHEAD: usize = 1 + EncryptionKeyId::LENGTH + Encapsulation::LENGTH + AFTER_ROW;
-/// The same for a message with its row's name.
+/// As [`WHOLE_OVERHEAD`], if the message contains its row's name.
 pub const SHORT_OVERHEAD: usize = 1 + RowId::LENGTH + AFTER_ROW;
 
-/// The name of a row among those of its sender: the beginning of SHA-256 of the encapsulated secret. It finds the secret
-/// and proves nothing: a message opens under the right secret alone.
+/// The name of a row among the rows of its sender: the beginning of the SHA-256 of the encapsulated secret. The name
+/// finds the secret but proves nothing; only the right secret opens a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowId([u8; Self::LENGTH]);
 
@@ -53,17 +53,17 @@ impl RowId {
     }
 }
 
-/// How a message tells under which secret it is sealed.
+/// How a message names the secret under which it is sealed.
 #[derive(Clone, Copy, Debug)]
 pub enum RowForm<'a> {
-    /// It brings the secret.
+    /// It contains the secret.
     Whole {
         /// The receiver's key.
         key: EncryptionKeyId,
         /// The secret, for the holder of that key.
         encapsulation: &'a [u8],
     },
-    /// It names a secret that an earlier one brought.
+    /// It names a secret that an earlier message contained.
     Short(RowId),
 }
 
@@ -135,7 +135,7 @@ impl<'a> SealedEnvelope<'a> {
             }
     }
 
-    /// Appends the content to an outer message that has everything else, and ends it.
+    /// Appends the content to an outer message that is otherwise complete, and ends it.
     pub(super) fn end_message(&self, out: &mut Vec<u8>) -> Result<(), NotSealed> {
         bitefficient::begin_content(self.length(), out)?;
         match &self.row {
@@ -161,8 +161,8 @@ fn malformed() -> String {
     "it has not the form of a sealed message".to_owned()
 }
 
-/// Appends to the beginning of an outer message what else the sealed bytes are bound to. Both forms of a message are bound to
-/// the same: the secret's name stands for the secret.
+/// Appends the other data that the sealed bytes are bound to: `out` already holds the beginning of the outer message.
+/// Both forms of a message are bound to the same data, in which the secret's name stands for the secret.
 pub(super) fn associate(id: RowId, number: u32, commitment: &Commitment, out: &mut Vec<u8>) {
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(&number.to_be_bytes());
@@ -179,7 +179,7 @@ pub(super) struct Outer<'a> {
 }
 
 impl<'a> Outer<'a> {
-    /// Reads a message in the bit-efficient encoding. It has the content last, as every process writes it.
+    /// Reads a message in the bit-efficient encoding. The content must be last, as every process writes it.
     pub(super) fn read(message: &AclMessageRef<'a>) -> Result<Self, String> {
         let [before, content, after] = message.around_content().ok_or_else(malformed)?;
         let leading = before.strip_prefix(OUTER).ok_or_else(malformed)?;
@@ -205,9 +205,9 @@ impl<'a> Outer<'a> {
     }
 }
 
-/// The name of the row of a message that does not bring its secret; `None` for every other message.
+/// The name of the row of a message that does not contain its secret; `None` for every other message.
 pub(super) fn short_in(payload: &[u8]) -> Option<RowId> {
-    // All other messages are told by their first bytes.
+    // The first bytes tell all other messages apart.
     payload.strip_prefix(OUTER)?;
     let message = bitefficient::decode_ref(payload, &OWN_ENCODING).ok()?;
     match Outer::read(&message).ok()?.envelope.row {
@@ -235,12 +235,12 @@ pub(super) fn with_secret(
     Ok(whole.into())
 }
 
-/// The first bytes of what a secret is bound to.
+/// The first bytes of the data that a secret is bound to.
 const CONTEXT: &[u8] = b"sealbus sealed message v2\0";
-/// The purpose of the secret that the salts of a row's commitments are made of.
+/// The purpose of the secret from which the salts of a row's commitments are derived.
 pub(super) const SALTS: &[u8] = b"sealbus salts v1";
 
-/// The sender and the receiver: a secret is worthless for others.
+/// The sender and the receiver: a secret is worthless for other pairs.
 pub(super) fn context(sender: &str, receiver: &str) -> Vec<u8> {
     let mut context = CONTEXT.to_vec();
     for name in [sender, receiver] {

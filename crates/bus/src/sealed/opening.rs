@@ -1,4 +1,4 @@
-//! The receiver's side: the secrets of rows, and what they open.
+//! The receiver's side: the secrets of rows, and the messages that they open.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,10 +20,11 @@ use crate::limits::ANY_LENGTH;
 
 /// How long a row is known: ten minutes longer than its sender uses it, because messages wait for slow receivers.
 const KNOWN: Duration = Duration::from_secs(LONGEST_ROW.1.as_secs() + 600);
-/// Most rows of one sender, and of all. A forgotten one is taken anew from a message that brings it.
+/// The most rows of one sender, and of all senders. A forgotten row becomes known again by a message that contains its
+/// secret.
 const MOST_OF_ONE: usize = 4096;
 const MOST: usize = 32_768;
-/// The length of a sender's name.
+/// The longest name of a sender.
 const NAME: usize = u16::MAX as usize;
 
 /// The secret of a row of messages from one agent to another.
@@ -84,7 +85,7 @@ impl OpenedRow {
         })
     }
 
-    /// The row's bytes, for the process that its receiver moves to. They are as secret as the row's messages.
+    /// Appends the row's bytes, for the process that its receiver moves to. They are as secret as the row's messages.
     pub fn encode(&self, out: &mut Vec<u8>) {
         // Names are far shorter.
         let length = u16::try_from(self.sender.len()).unwrap_or(u16::MAX);
@@ -95,7 +96,7 @@ impl OpenedRow {
         out.extend_from_slice(&self.sender.as_bytes()[..self.sender.len().min(NAME)]);
     }
 
-    /// Reads what [`encode`](Self::encode) wrote, and the bytes behind it. The row is one to `receiver`.
+    /// Reads a row that [`encode`](Self::encode) wrote for `receiver`. Also returns the bytes behind it.
     pub fn decode<'a>(bytes: &'a [u8], receiver: &str) -> Option<(Self, &'a [u8])> {
         let (id, rest) = bytes.split_first_chunk()?;
         let (key, rest) = rest.split_first_chunk()?;
@@ -132,12 +133,12 @@ impl fmt::Debug for OpenedRow {
 struct KnownRow {
     row: Arc<OpenedRow>,
     since: Instant,
-    /// When it was used last, in messages.
+    /// When the row was used last, counted in messages.
     used: u64,
 }
 
-/// The rows whose messages the agents of a process open. A sender's rows take no room from those of other senders: where
-/// there are too many, rows of the sender that has most are forgotten.
+/// The rows whose messages the agents of a process can open. A sender's rows take no room from those of other senders:
+/// if there are too many, rows of the sender that has most are forgotten.
 #[derive(Default)]
 pub struct OpenedRows {
     senders: HashMap<String, HashMap<RowId, KnownRow>>,
@@ -146,10 +147,10 @@ pub struct OpenedRows {
 }
 
 impl OpenedRows {
-    /// Opens a message to `receiver`. `key` finds the receiver's key for a row that is not known.
+    /// Opens a message to `receiver`. `key` finds the receiver's key if the row is not known.
     ///
     /// # Errors
-    /// [`NotOpened::UnknownRow`], if the message names a row that is not known; otherwise why it does not open.
+    /// [`NotOpened::UnknownRow`] if the message names a row that is not known; [`NotOpened::Refused`] if it does not open.
     pub fn open(
         &mut self,
         message: &AclMessageRef<'_>,
@@ -168,7 +169,7 @@ impl OpenedRows {
         let known = known.and_then(|rows| rows.get_mut(&id));
         match (outer.envelope.row, known) {
             (RowForm::Short(_), None) => Err(NotOpened::UnknownRow),
-            // The row of another receiver: with its own secret the message may open.
+            // The known row is for another receiver. The message may open with its own secret.
             (RowForm::Short(_), Some(known)) if known.row.receiver != receiver => {
                 Err(NotOpened::UnknownRow)
             }
@@ -203,7 +204,7 @@ impl OpenedRows {
         }
     }
 
-    /// Keeps a row, such as one from the process that its receiver came from.
+    /// Keeps a row, such as one from the receiver's former process.
     pub fn keep(&mut self, row: OpenedRow, now: Instant) {
         self.messages += 1;
         if self.count >= MOST {
@@ -233,13 +234,13 @@ impl OpenedRows {
         self.count = self.senders.values().map(HashMap::len).sum();
     }
 
-    /// How many rows are known.
+    /// The number of known rows.
     pub fn count(&self) -> usize {
         self.count
     }
 }
 
-/// Forgets those that were not used for longest. Returns their number.
+/// Forgets the half that was not used for longest. Returns their number.
 fn forget_half(rows: &mut HashMap<RowId, KnownRow>) -> usize {
     let before = rows.len();
     let mut used: Vec<u64> = rows.values().map(|known| known.used).collect();

@@ -1,7 +1,8 @@
 //! The sender's side: rows of messages under one secret.
 //!
-//! The first message of a row brings the secret. Once a carrier that keeps the order has taken it, the messages behind it
-//! name the row only ([`Destination::session`](crate::Destination::session)). A message that comes back gets the secret again, before it goes another way.
+//! The first message of a row contains the secret. Once a carrier that keeps the order has taken it, later messages
+//! only name the row ([`Destination::session`](crate::Destination::session)). A message that comes back gets the secret
+//! again before it goes another way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,11 +22,11 @@ use super::form::{
 };
 use crate::session::SessionNumber;
 
-/// Most messages under one secret, and how long it is used.
+/// The most messages under one secret, and how long a secret is used.
 pub const LONGEST_ROW: (u64, Duration) = (1 << 20, Duration::from_secs(600));
 /// Room for the parameters of a message.
 const ROOM: usize = 512;
-/// Most rows whose messages may come back, and how long after the row's beginning they may.
+/// The most rows whose messages may come back, and how long after a row's beginning they may.
 const MOST: usize = 16_384;
 const COMES_BACK: Duration = Duration::from_secs(3600);
 
@@ -43,7 +44,7 @@ struct RowHead {
     id: RowId,
     key: EncryptionKeyId,
     encapsulation: Encapsulation,
-    /// The session over which the row's secret went last; 0: none.
+    /// The session over which the row's secret went last; 0 if none.
     session: AtomicU64,
 }
 
@@ -80,16 +81,16 @@ impl SealedRow {
         })
     }
 
-    /// Whether the secret is used for no further messages.
+    /// Whether the secret seals no more messages.
     pub fn is_over(&self, now: Instant) -> bool {
         let age = now.saturating_duration_since(self.begun);
         self.sealing.number() >= LONGEST_ROW.0 || age > LONGEST_ROW.1
     }
 
-    /// Seals the next message of the row. The message names its sender.
+    /// Seals the next message of the row. The message must name its sender.
     ///
     /// # Errors
-    /// [`NotSealed`].
+    /// [`NotSealed`] if the message cannot be sealed.
     pub fn seal(&mut self, message: &AclMessage) -> Result<SealedMessage, NotSealed> {
         let number = self.sealing.number();
         let number = u32::try_from(number).map_err(|_| EncryptionError::Exhausted)?;
@@ -137,12 +138,12 @@ impl RowHead {
 }
 
 impl SealedMessage {
-    /// The message as it is: without the row's secret, if a carrier may have taken that before.
+    /// The message as it was sealed: without the row's secret if a carrier may have taken that already.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The message with the row's secret, which opens wherever the receiver's key is.
+    /// The message with the row's secret. It can be opened wherever the receiver's key is.
     ///
     /// # Errors
     /// [`NotSealed`] if it is too long.
@@ -153,14 +154,15 @@ impl SealedMessage {
         }
     }
 
-    /// Whether the message has not got the row's secret, and needs none over this session: the secret went the same way before.
+    /// Whether the message lacks the row's secret, and needs none in this session because the secret went the same way
+    /// before.
     pub(crate) fn is_short_for(&self, session: Option<SessionNumber>) -> bool {
         let known = self.row.session.load(Ordering::Relaxed);
         self.is_short && session.is_some_and(|session| session.get() == known)
     }
 
-    /// Notes that the row's secret went over this session: messages behind it, over the same one, name the row only. Where
-    /// nothing keeps the order, the next one brings the secret, too.
+    /// Notes that the row's secret went over this session. Later messages over the same session only name the row.
+    /// Without a session nothing keeps the order, so the next message contains the secret, too.
     pub fn went_over(&self, session: impl Into<Option<SessionNumber>>) {
         let session = session.into().map_or(0, SessionNumber::get);
         self.row.session.store(session, Ordering::Relaxed);
@@ -190,7 +192,7 @@ impl SentRows {
     /// A message that came back, with its row's secret if it was sealed.
     ///
     /// # Errors
-    /// If the secret is forgotten.
+    /// [`NotSealed`] if the secret is forgotten.
     pub fn whole(&self, payload: Bytes) -> Result<Bytes, NotSealed> {
         match short_in(&payload) {
             None => Ok(payload),

@@ -1,4 +1,4 @@
-//! Revocation of what this CA does not know: another CA certified it, or the store is an older copy.
+//! Revocation of certificates that this CA does not know: another CA issued them, or the store is an older copy.
 
 use std::time::Duration;
 

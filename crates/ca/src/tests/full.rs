@@ -63,7 +63,7 @@ fn what_is_handed_back_is_in_force_as_far_as_there_is_room() {
     assert_eq!(fault.code, FaultCode::Full);
     restored.publish(NOW).unwrap();
     assert_eq!(in_force(&restored), 1);
-    // Its holder hands it back until all of it is in force. Nothing is published for that.
+    // The holder of the list hands it back until all of it is in force. Nothing is published for that.
     let published = restored.published.version();
     let _ = restored.take_back(&handed, NOW);
     restored.publish(NOW).unwrap();

@@ -33,7 +33,7 @@ fn as_many_senders_are_denied_as_operators_have_room_for_and_no_more() {
     assert!(service.is_denied(&named("last")));
     deny(&mut service, 3499..3506);
 
-    // The certificate is denied, and the operator is told that what waits is not.
+    // The certificate is denied. The operator is told that its waiting messages are not.
     let serial = certify(&mut service, "late");
     let fault = service.revoke_by_hand("late", "stolen", NOW).unwrap_err();
     assert_eq!(fault.code, FaultCode::Full);

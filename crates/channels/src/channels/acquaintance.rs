@@ -1,5 +1,5 @@
-//! How a process and the others whose agents use channels hear of each other: the process says so to the platform when its
-//! first agent does.
+//! How processes whose agents use channels learn of each other. A process reports to the platform when its first agent
+//! uses channels.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,42 +12,42 @@ use tokio::task::JoinSet;
 use super::{Channels, Shared};
 use crate::exchange::Exchange;
 
-/// The first pause until the platform is told again, and the longest.
+/// The first pause before the platform is told again, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The platform, which tells processes whose agents use channels of each other.
 pub trait ChannelRegistrar: Send + Sync {
-    /// Tells the platform that agents of this process use channels. The platform then tells this process of the others, and
-    /// [`Channels::acquainted`] is called. Returns when the others have heard of this process, too.
+    /// Tells the platform that agents of this process use channels. The platform then tells this process of the others,
+    /// and calls [`Channels::acquainted`]. Returns once the others have heard of this process, too.
     ///
     /// # Errors
-    /// Why the platform does not know now. It is told again.
+    /// The reason why the platform does not know of this process now. It is told again later.
     fn register(&self) -> BoxFuture<'_, Result<(), String>>;
 }
 
-/// A process's word to the platform that its agents use channels.
+/// The report of a process to the platform that its agents use channels.
 #[derive(Default)]
 pub(super) struct Registration {
     registrar: OnceLock<Arc<dyn ChannelRegistrar>>,
-    /// Whether the platform is told, or knows.
+    /// Whether the platform is being told, or knows.
     has_begun: AtomicBool,
-    /// Whether the others know.
+    /// Whether the other processes know.
     is_listed: AtomicBool,
-    /// The latest attempt. It ends with the channels, for it holds the way to the platform.
+    /// The latest attempt. It ends with the channels, because it holds the way to the platform.
     attempt: Mutex<JoinSet<()>>,
 }
 
 impl Registration {
-    /// Whether the others know, if there can be any.
+    /// Whether the other processes know, or there can be none.
     fn is_known(&self) -> bool {
         self.registrar.get().is_none() || self.is_listed.load(Ordering::Acquire)
     }
 }
 
 impl Channels {
-    /// Sets the platform that tells this process of others. Until it has done so, publishers wait. Call this before agents use
-    /// channels. Without it the bus is [told](sealbus_bus::Bus::process_joined) of all others by itself. Returns false if
-    /// it was set before.
+    /// Sets the platform that tells this process of others. Publishers wait until it has done so. Call this before
+    /// agents use channels. Without a registrar the bus is [told](sealbus_bus::Bus::process_joined) of all others
+    /// anyway. Returns false if a registrar was set before.
     pub fn set_registrar(&self, registrar: Arc<dyn ChannelRegistrar>) -> bool {
         let is_first = self.shared.registration.registrar.set(registrar).is_ok();
         if is_first {
@@ -57,26 +57,26 @@ impl Channels {
         is_first
     }
 
-    /// The bus was told of all other processes whose agents use channels.
+    /// The platform has told the bus of all other processes whose agents use channels.
     pub fn acquainted(&self) {
         self.shared.work(|exchange, _| exchange.acquainted());
         self.shared.introduced.notify_waiters();
     }
 
-    /// Tells the platform that agents of this process use channels, before they do.
+    /// Tells the platform that agents of this process use channels, before any of them does.
     pub fn register(&self) {
         self.shared.use_channels();
     }
 
-    /// Tells the platform again that agents of this process use channels, if they do: it may have forgotten.
+    /// Tells the platform again, because it may have forgotten, that agents of this process use channels, if they do.
     pub fn register_again(&self) {
         if self.shared.registration.has_begun.load(Ordering::Acquire) {
             self.shared.register();
         }
     }
 
-    /// Waits until the other processes whose agents use channels have heard of this one, for `limit` at most. Returns whether
-    /// they have. From then on, each event of a publisher reaches the subscriptions made here before.
+    /// Waits until the other processes whose agents use channels have heard of this one, for `limit` at most. Returns
+    /// whether they have. From then on, each event of a publisher reaches the subscriptions that were made here before.
     pub async fn listed(&self, limit: Duration) -> bool {
         self.shared.use_channels();
         let shared = self.shared.clone();

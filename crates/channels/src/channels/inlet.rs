@@ -1,4 +1,4 @@
-//! The inlet: it takes frames from the transport to the exchange, and the platform's news of other processes.
+//! The inlet: it hands the exchange the frames from the transport, and the platform's news of other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,7 +52,7 @@ impl FrameInlet for Inlet {
         self.0.introduced.notify_waiters();
     }
 
-    /// The agent's subscriptions end.
+    /// Ends the agent's subscriptions.
     fn agent_left(&self, name: &str) {
         self.0.work(|exchange, now| exchange.agent_left(name, now));
         self.0.turns.forget(name);

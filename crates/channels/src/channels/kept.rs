@@ -1,5 +1,5 @@
-//! Persistent channels as agents use them. An event goes to the log first, then to the subscriptions that listen now.
-//! Subscriptions that read logs get the event from the log.
+//! Persistent channels, as agents use them. An event goes to the log first, and then to the subscriptions that follow
+//! present events. Subscriptions that read logs get the event from the log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,15 +26,15 @@ use sealbus_bus::Outbox;
 use sealbus_bus::RefusalReason;
 use sealbus_bus::UndeliverableReason;
 
-/// The order of one agent's persistent events: they are handed out in the order in which they were kept.
+/// The order of each agent's persistent events: they are handed out in the order in which they were kept.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<HashMap<Arc<str>, Arc<Line>>>);
 
-/// The places of one agent's events, in their order. A place whose event waits is told when it is the first.
+/// The places of one agent's events, in order. A waiting event is told when its place becomes the first.
 #[derive(Debug, Default)]
 struct Line(Mutex<BTreeMap<u64, Option<oneshot::Sender<()>>>>);
 
-/// A place in that order, given up when this is dropped. Any place may be given up before those in front of it.
+/// A place in a line. Dropping it gives the place up, also before the places in front of it.
 struct Turn {
     line: Arc<Line>,
     place: u64,
@@ -56,7 +56,7 @@ impl Turns {
 }
 
 impl Turn {
-    /// Waits until it is the first.
+    /// Waits until this place is the first.
     async fn come(&self) {
         let (tell, told) = oneshot::channel();
         {
@@ -67,7 +67,7 @@ impl Turn {
             }
             places.insert(self.place, Some(tell));
         }
-        // The line keeps the other end until it tells.
+        // The line keeps the sender until it has told.
         let _ = told.await;
     }
 }
@@ -81,7 +81,7 @@ impl Drop for Turn {
             first.and_then(|mut first| first.get_mut().take())
         };
         if let Some(tell) = next {
-            // Its event may have been given up meanwhile.
+            // The event may have been given up in the meantime.
             let _ = tell.send(());
         }
     }
@@ -94,15 +94,15 @@ impl Channels {
         self.shared.logs.set(logs).is_ok()
     }
 
-    /// The subscriptions of an agent that moves hand out nothing from now on, and count nothing more as handled, until
-    /// the agent [goes on](Self::go_on) here, or leaves. Events wait. An event in the hands of a task of the agent is
+    /// From now on, the subscriptions of an agent that moves hand out nothing, and count nothing more as handled, until
+    /// the agent [goes on](Self::go_on) here, or leaves. Events wait. An event that a task of the agent has in hand is
     /// not handled: it comes again, marked, if the agent goes on elsewhere.
     pub fn rest(&self, agent: &str) {
         self.shared
             .work(|exchange, _| exchange.set_resting(agent, true));
     }
 
-    /// The subscriptions of an agent that rested go on.
+    /// Lets the subscriptions of an agent that rested go on.
     pub fn go_on(&self, agent: &str) {
         self.shared
             .work(|exchange, _| exchange.set_resting(agent, false));
@@ -188,7 +188,7 @@ impl Channels {
         let place = logs.keep(event).await.map_err(PublishError::NotKept)?;
         turn.come().await;
         let qos = Qos {
-            // It is there.
+            // The event is on disk.
             acknowledgement: qos
                 .acknowledgement
                 .filter(|wanted| *wanted < Acknowledgement::OnDisk),
@@ -207,7 +207,7 @@ impl Channels {
         let kept = Some(place);
         match handed_out {
             Ok(reach) => Ok(Reach { kept, ..reach }),
-            // The event waited too long for its listeners, but is in the log.
+            // The event waited too long for the subscriptions, but is in the log.
             Err(PublishError::Expired) => Ok(Reach {
                 kept,
                 ..Reach::default()

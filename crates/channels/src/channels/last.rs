@@ -1,4 +1,4 @@
-//! The last events of a channel, asked for once.
+//! One-off questions for the last events of a channel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::path::ChannelPath;
 use crate::pattern::ChannelPattern;
 use crate::qos::{Promise, Qos, UnavailableQos};
 
-/// The last events of a channel: see [`Channels::last`].
+/// The last events of a channel, from [`Channels::last`].
 #[derive(Clone, Debug, Default)]
 pub struct LastEvents {
     /// The last event for each value of the key, in the order of publication.
@@ -58,11 +58,11 @@ pub enum LastError {
 }
 
 impl Channels {
-    /// Asks all nodes for the last event of each value of `key` that a persistent channel keeps, and that fulfils the
-    /// filter (empty: every event). Waits for `within` at most.
+    /// Asks all nodes for the last event of each value of `key` on a persistent channel, among those that fulfil the
+    /// filter (empty: all events). Waits for `within` at most.
     ///
     /// # Errors
-    /// [`LastError`], for example if the channel is transient by its QoS and no node keeps events of it.
+    /// [`LastError`], for example if the channel is transient and no node keeps events of it.
     pub async fn last(
         &self,
         outbox: &Outbox,
@@ -116,7 +116,7 @@ impl Channels {
         let asked = logs.clone();
         let gathering = async move { gather(&*asked, &reading, &key, within, &sink).await };
         let gathered = outbox.bus().runtime().spawn(gathering).await;
-        // The runtime has ended, and with it everything that could be read.
+        // The runtime has ended, and nothing can be read any more.
         let gathered = gathered.map_err(|_| LastError::Detached(agent.clone()))?;
         let too_many = |(_, problem): &&(_, NotGathered)| *problem == NotGathered::TooManyKeys;
         if let Some((_, problem)) = gathered.missing.iter().find(too_many) {
@@ -132,7 +132,7 @@ impl Channels {
         let mut events = Vec::new();
         for (node, parts) in gathered.latest.into_parts() {
             for event in parts.into_iter().flat_map(|part| part.events) {
-                // Its key was read before, but its author may not be proved.
+                // The key was read already, but the author may not be proved.
                 match event.open(&*logs, &node, 0) {
                     Ok(event) => events.push(event),
                     Err(problem) => tracing::error!(

@@ -18,12 +18,12 @@ use crate::qos::{Qos, Reliability};
 /// How long the first best-effort publisher of a process waits for the announcements of other processes.
 const INTRODUCTION: Duration = Duration::from_secs(1);
 
-/// The deliveries in this process that count as one of the operations of a task in its turn.
+/// So many deliveries in this process count as one operation of a task in its turn.
 const TOGETHER: usize = 8;
 
 /// An event or a request that an agent has put on a channel.
 pub(super) trait PutOnChannel {
-    /// The receivers to which it was given.
+    /// The receivers that got it.
     fn reach(&self) -> Reach;
 }
 
@@ -33,7 +33,7 @@ impl PutOnChannel for Reach {
     }
 }
 
-/// The answers show who has a request.
+/// The answers show which agents got a request.
 impl PutOnChannel for SentRequest {
     fn reach(&self) -> Reach {
         Reach::default()
@@ -52,11 +52,11 @@ impl Channels {
     }
 
     /// Publishes an event to every subscription that matches. Waits until every process of the platform has announced
-    /// its subscriptions. Waits while a subscription that pushes back, or a process, has no room. Also waits for
-    /// acknowledgements, if the QoS asks for them.
+    /// its subscriptions, while a process or a subscription that pushes back has no room, and for acknowledgements, if
+    /// the QoS asks for them.
     ///
-    /// An accepted event reaches every process that is known to subscribe. Otherwise its publisher finds a `failure`
-    /// message in its mailbox that names the channel, unless the QoS is best-effort.
+    /// An accepted event reaches every process that is known to subscribe. If it does not, its publisher finds a
+    /// `failure` message that names the channel in its mailbox, unless the QoS is best-effort.
     ///
     /// A persistent event is on the disk of this process's node before any agent gets it.
     ///
@@ -86,7 +86,7 @@ impl Channels {
     }
 
     /// Publishes an event if there is room for it everywhere and every process has announced its subscriptions.
-    /// Otherwise, and always for a persistent event, returns `None`. Waits for nothing, not even for acknowledgements.
+    /// Otherwise, and always for a persistent event, returns `None`. Never waits, not even for acknowledgements.
     ///
     /// # Errors
     /// As [`publish`](Self::publish).
@@ -131,8 +131,8 @@ impl Channels {
     /// Sends to the one agent `receiver` on the channel. Waits like [`publish`](Self::publish).
     ///
     /// # Errors
-    /// [`PublishError::NotOnChannel`] if the agent has no subscription that matches, else as `publish`. If the agent
-    /// leaves before it has the message, the message comes back as a `failure`.
+    /// [`PublishError::NotOnChannel`] if the agent has no subscription that matches; otherwise as `publish`. If the
+    /// agent leaves before it has the message, the message comes back as a `failure`.
     pub async fn send(
         &self,
         outbox: &Outbox,
@@ -173,7 +173,7 @@ impl Channels {
         let message = self.prepare(outbox, qos, message.into())?;
         self.introduce(qos).await;
         let qos = Qos {
-            // The answers say who has it.
+            // The answers show which agents got the request.
             acknowledgement: None,
             ..*qos
         };
@@ -252,7 +252,7 @@ impl Channels {
                 reach: done.reach(),
             })?;
         }
-        // A publisher that never has to wait must still yield its thread to other tasks, the sooner the more subscribers it has.
+        // A publisher that never has to wait must still let other tasks run: the more subscribers it has, the sooner.
         for _ in 0..=done.reach().here / TOGETHER {
             tokio::task::consume_budget().await;
         }
@@ -261,7 +261,7 @@ impl Channels {
 }
 
 impl Shared {
-    /// Repeats an attempt of the agent of this number, and waits at the gates that the attempt names.
+    /// Repeats an attempt of the agent with this number, and waits at the gates that the attempt returns.
     pub(super) async fn pass<T>(
         &self,
         agent: u64,
@@ -289,7 +289,7 @@ impl Shared {
     }
 }
 
-/// The message under the agent's own name.
+/// Puts the message under the agent's own name.
 pub(super) fn sign(
     agent: &LocalAgent,
     mut message: Arc<AclMessage>,

@@ -1,4 +1,4 @@
-//! A request, for the agent that makes it: the options, and the answers as they come.
+//! A request, as the asking agent sees it: the options, and the answers as they come.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::exchange::Collector;
 pub struct RequestOptions {
     /// How long the agent waits for answers.
     pub within: Duration,
-    /// The number of answers after which the request is over; `None`: it is over when all agents have answered.
+    /// The number of answers that ends the request; `None`: it ends when all agents have answered.
     pub first: Option<usize>,
 }
 
@@ -26,7 +26,7 @@ impl RequestOptions {
         }
     }
 
-    /// The same, but over after this many answers.
+    /// As before, but the request ends after this many answers.
     #[must_use]
     pub const fn first(mut self, count: usize) -> Self {
         self.first = Some(count);
@@ -43,7 +43,7 @@ pub struct Answers {
     pub unanswered: Vec<Arc<str>>,
 }
 
-/// The answers to a request, as they come. Dropping the value ends the request.
+/// The answers to a request, as they come. Dropping this value ends the request.
 pub struct Replies {
     pub(super) channels: Channels,
     pub(super) id: u64,
@@ -51,7 +51,8 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// Waits for the next answer. `None`: all agents have answered, enough have, or the time is over. Safe to cancel.
+    /// Waits for the next answer. `None`: all agents have answered, there are enough answers, or the time is over. Safe
+    /// to cancel.
     pub async fn next(&mut self) -> Option<ReceivedEvent> {
         loop {
             match self.collector.take() {
@@ -62,7 +63,7 @@ impl Replies {
         }
     }
 
-    /// Waits until the request is over, and returns all answers that were not taken yet.
+    /// Waits until the request is over. Returns all answers that were not taken before.
     pub async fn all(mut self) -> Answers {
         let mut replies = Vec::new();
         while let Some(reply) = self.next().await {

@@ -1,4 +1,4 @@
-//! A subscription, for its agent, which takes events from it and answers requests.
+//! A subscription, as its agent sees it: the agent takes events from it and answers requests.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,8 +15,8 @@ use crate::exchange::{Aftermath, Consumer, Ended, PublishError, SubscriptionOpti
 use crate::log::DamagedLog;
 use crate::queue::QueueCounters;
 
-/// A subscription of an agent. Dropping this value ends the subscription. A durable subscription of the same name begins
-/// with the events that the agent took and has not [settled](Self::settle).
+/// A subscription of an agent. Dropping this value ends it. The next durable subscription of the same name begins with
+/// the events that the agent took and did not [settle](Self::settle).
 pub struct Subscription {
     pub(super) channels: Channels,
     pub(super) agent: Arc<LocalAgent>,
@@ -53,8 +53,8 @@ impl Subscription {
         }
     }
 
-    /// Waits until an event, message or request can be taken, without taking it. False: the subscription has
-    /// [ended](Self::ended), and none is left. For hand-written futures; only the task that polled last is woken.
+    /// Waits until an event, message or request can be taken, without taking it. False if the subscription has
+    /// [ended](Self::ended) and is empty. For hand-written futures; only the task that polled last is woken.
     pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<bool> {
         let mut aftermath = Aftermath::default();
         let now = Moment::now();
@@ -65,7 +65,7 @@ impl Subscription {
         polled
     }
 
-    /// Tells that the agent has handled everything that it took. Asking for the next event means the same. If the
+    /// Reports that the agent has handled everything that it took, as asking for the next event does. If the
     /// subscription ends before the agent has handled an event of a group, the event goes to another member.
     pub fn settle(&self) {
         let mut aftermath = Aftermath::default();
@@ -112,8 +112,8 @@ impl Subscription {
     /// Make the message with `create_reply`, so that the requester recognises the conversation.
     ///
     /// # Errors
-    /// [`PublishError::NotAsked`] if the request was answered before, or the answer is too late; otherwise any error of
-    /// publishing.
+    /// [`PublishError::NotAsked`] if the request was answered before, or the answer is too late; otherwise as
+    /// [`Channels::publish`].
     pub async fn reply(
         &self,
         request: &ReceivedEvent,
@@ -140,10 +140,10 @@ impl Subscription {
             .work(|exchange, now| exchange.decline_request(&self.consumer, request, now));
     }
 
-    /// Waits until the other processes whose agents use channels have heard of this one, which takes a moment for the first
-    /// subscription of a process. From then on, each event of a publisher reaches this subscription. Returns false if the
-    /// platform does not say so within the time for which messages are held; the subscription then goes on, and is listed
-    /// later.
+    /// Waits until the other processes whose agents use channels have heard of this one. For the first subscription of
+    /// a process this takes a moment. From then on, each event of a publisher reaches this subscription. Returns false
+    /// if the platform does not confirm this within the time for which messages are held; the subscription then goes
+    /// on, and is listed later.
     pub async fn listed(&self) -> bool {
         let shared = &self.channels.shared;
         let limit = shared.bus.upgrade().map(|bus| bus.config().hold_time);
@@ -162,12 +162,12 @@ impl Subscription {
         self.channels.is_listed()
     }
 
-    /// The reason why the subscription has ended, if it has. Events taken before can still be received.
+    /// The reason why the subscription has ended, if it has. Events that came before can still be received.
     pub fn ended(&self) -> Option<Ended> {
         self.consumer.ended()
     }
 
-    /// The subscribed pattern.
+    /// The options of the subscription.
     pub fn options(&self) -> &SubscriptionOptions {
         &self.consumer.options
     }

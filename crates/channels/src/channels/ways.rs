@@ -1,4 +1,4 @@
-//! Ways to other processes: they take frames from the exchange to the transport.
+//! Ways to other processes: they hand the transport the frames from the exchange.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::exchange::Exchange;
 
 /// The pause after which an unavailable way to another process is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// The pause after which a frame is tried again when the connection of its agent has no room.
+/// The pause before a frame is tried again after the connection of its agent had no room.
 const CONGESTION: Duration = Duration::from_millis(2);
 
 impl Shared {
-    /// Hands the transport the frames for a process. `waiter`: the way whose gate the caller waits at. Returns whether
+    /// Hands the transport the frames for a process. `waiter`: the way at whose gate the caller waits. Returns whether
     /// that way is still full.
     pub(super) fn pump(
         self: &Arc<Self>,
@@ -71,7 +71,7 @@ impl Shared {
                 Err(Rejected::Impossible(reason)) => {
                     exchange.impossible(index, &reason, self.now())
                 }
-                // The agent's own connection has no room. No gate of the way reports room there.
+                // The agent's own connection has no room, which no gate of the way reports.
                 Err(Rejected::Congested) => {
                     exchange.block(index);
                     self.try_later(&bus, index, CONGESTION);

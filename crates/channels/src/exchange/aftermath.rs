@@ -1,4 +1,4 @@
-//! The aftermath of events that have left the queue of a subscription: the notices that are due, and their receivers.
+//! The work that remains when events have left the queue of a subscription: the notices that are due, and their receivers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::log::LogNote;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PeerKey {
     pub(super) index: u32,
-    /// Counts the sessions with it.
+    /// The number of this session with it.
     pub(super) serial: u32,
 }
 
@@ -32,11 +32,11 @@ pub(super) struct TakenNote {
 pub(super) enum Source {
     /// An agent of this process.
     Here(Option<Arc<Receipt>>),
-    /// Another process, the number of its frame, or 0, and the notice for it.
+    /// Another process, the number of its frame or 0, and the notice for it.
     There(PeerKey, u64, Option<Arc<TakenNote>>),
     /// A log.
     Log(Box<LogNote>),
-    /// An agent of this process; the event is the subscription's share of its group.
+    /// An agent of this process. The event is this subscription's share of its group's events.
     Group(Share),
 }
 
@@ -48,7 +48,7 @@ impl Source {
         }
     }
 
-    /// The process that waits until the event of its frame has been read.
+    /// The frame, of which another process wants to know that its event was read.
     pub(super) fn frame(&self) -> Option<(PeerKey, u64)> {
         match self {
             Self::There(peer, number, _) if *number > 0 => Some((*peer, *number)),
@@ -64,22 +64,22 @@ pub(crate) struct Aftermath {
     pub(super) credit: Vec<(PeerKey, u64)>,
     /// Requests that will not be answered: their processes and numbers.
     pub(super) unanswered: Vec<(Option<PeerKey>, RequestId)>,
-    /// Events that all agents have taken, or that not all will take: the process, the frame, and whether all have.
+    /// Events that all agents have taken, or that some will not take: the process, the frame, and whether all have taken it.
     pub(super) taken: Vec<(PeerKey, u64, bool)>,
-    /// Events of groups of this process's publishers that an agent has handled, or does not take.
+    /// Events of this process's groups, and whether the agent has handled each or does not take it.
     pub(super) shares: Vec<(Share, bool)>,
     /// Events of publishers of this process that go back to them.
     pub(super) returned: Vec<ReceivedEvent>,
-    /// Processes to tell that more of their events have been read.
+    /// Processes that must be told that more of their events have been read.
     pub(super) read: Vec<PeerKey>,
-    /// The event is the first of its process that waits in this subscription.
+    /// Whether the event is the first of its process that waits in this subscription.
     pub(super) is_unread: bool,
-    /// Whether there is room again for publishers of this process.
+    /// Whether publishers of this process have room again.
     pub(super) has_room: bool,
 }
 
 impl Aftermath {
-    /// Whether there is room again for publishers of this process.
+    /// Whether publishers of this process have room again.
     pub(crate) fn frees_room(&self) -> bool {
         self.has_room
     }
@@ -95,7 +95,7 @@ impl Aftermath {
     }
 }
 
-/// One agent has taken an event, or will not. An event of a group counts as taken once it is handled.
+/// Notes that one agent has taken an event, or will not. An event of a group counts as taken once it is handled.
 pub(super) fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Aftermath) {
     match source {
         Source::Here(Some(receipt)) if is_taken => receipt.acknowledge(),
@@ -115,7 +115,7 @@ pub(super) fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Afterm
     }
 }
 
-/// The reason of a failed receipt, when an agent did not take its event.
+/// The reason in a failed receipt when an agent did not take its event.
 pub(super) fn not_taken() -> UndeliverableReason {
     UndeliverableReason::Refused {
         reason: RefusalReason::OverLimit,

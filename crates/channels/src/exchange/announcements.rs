@@ -100,7 +100,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// A subscription has ended. If its agent has moved, it takes no frame from `moved_before` on; otherwise that is 0.
+    /// A subscription has ended. If its agent has moved, it takes no frame from `moved_before` on; otherwise this is 0.
     pub(super) fn withdrawn(&mut self, index: u32, id: u32, moved_before: u64, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

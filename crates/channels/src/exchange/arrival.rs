@@ -9,13 +9,12 @@ use super::{Exchange, Now};
 use crate::frame::Frame;
 use crate::qos::Reliability;
 
-/// The limit of frames kept for one process, including the answers to its frames, as a multiple of the limit for
-/// publishers.
+/// The limit of frames kept for one process, answers to its frames included, as a multiple of the limit for publishers.
 const OVERFULL: usize = 4;
 
 /// The reason why a frame of the right session is not accepted.
 pub(super) enum Objection {
-    /// An agent tried an act that it may not do.
+    /// An agent tried something that it may not do.
     Refused(ExplainedRefusal),
     /// The agent is not here.
     Absent,
@@ -49,8 +48,8 @@ pub(super) struct Origin<'a> {
 }
 
 impl Exchange {
-    /// Takes frames from other processes, oldest first; `frames` is empty afterwards. Returns those that are refused: the bytes
-    /// are no frame, or the frame cannot be of that process.
+    /// Takes frames of other processes, oldest first, and leaves `frames` empty. Returns the refused frames: their
+    /// bytes are not a frame, or the frame cannot come from that process.
     pub(crate) fn take_all(
         &mut self,
         frames: &mut Vec<ArrivedFrame>,
@@ -83,14 +82,14 @@ impl Exchange {
         taken
     }
 
-    /// Takes a frame. Its event may wait in the row.
+    /// Takes a frame. Its event may have to wait in the row.
     fn take_next(
         &mut self,
         arrived: ArrivedFrame,
         now: Now,
     ) -> Result<(), Box<(ArrivedFrame, ExplainedRefusal)>> {
         let Some(index) = self.index_of_origin(&arrived.process) else {
-            // The frame came before the platform reported its process. The process will greet again.
+            // The frame came before the platform reported its process. That process will greet again.
             tracing::debug!(process = %arrived.process, "a frame of a process that is not known yet");
             return Ok(());
         };

@@ -1,17 +1,17 @@
-//! The changes that the receivers of channels depend on. A channel that they do not concern keeps its receivers.
+//! The changes that decide who receives on channels. A channel keeps its receivers if no change concerns it.
 
 use std::collections::VecDeque;
 
 use crate::path::ChannelPath;
 use crate::pattern::ChannelPattern;
 
-/// The latest changes whose patterns are remembered. To look at more of them would cost more than to compute the receivers again.
+/// The number of changes whose patterns are remembered. Looking at more would cost more than computing the receivers again.
 const REMEMBERED: usize = 32;
 
 /// The number of changes so far, and the channels that the latest ones concern.
 pub(super) struct Changes {
     number: u64,
-    /// The patterns of the latest changes without a gap, the last change last.
+    /// The patterns of the latest changes, without a gap, newest last.
     latest: VecDeque<ChannelPattern>,
 }
 
@@ -45,13 +45,13 @@ impl Changes {
         self.latest.clear();
     }
 
-    /// Whether no change after the one of this number concerns the channel, as far as that is remembered.
+    /// Whether no change after number `number` concerns the channel. False if that is no longer remembered.
     pub(super) fn spare(&self, channel: &ChannelPath, number: u64) -> bool {
         let later = self.number.saturating_sub(number);
         if later > self.latest.len() as u64 {
             return false;
         }
-        // No more than are remembered.
+        // At most as many as are remembered.
         let mut later = self.latest.iter().rev().take(later as usize);
         later.all(|pattern| !pattern.matches(channel))
     }

@@ -1,4 +1,4 @@
-//! The subscriptions that a message was found to be for, and the frames that name those of other processes.
+//! The subscriptions that get a message, and the frames that name those of other processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use super::share::MemberKey;
 use super::targets::{ChannelReceivers, PeerTargets, There};
 use crate::frame;
 
-/// The chosen targets: subscriptions here, and for each other process the subscriptions there. A process with no
-/// subscription named stands for all of its subscriptions.
+/// The chosen targets: subscriptions here and, for each other process, the subscriptions there. If none are named, all
+/// subscriptions of that process are meant.
 #[derive(Default)]
 pub(super) struct Chosen {
     pub(super) here: Vec<usize>,
     pub(super) there: Vec<ChosenThere>,
     /// Filters that could not be evaluated.
     pub(super) failed: FailedFilters,
-    /// Subscriptions of this process and of others that the event passes by.
+    /// Subscriptions of this process, and below of others, that the event passes by.
     pub(super) passed_here: Vec<usize>,
     pub(super) passed_there: Vec<Arc<RemoteSubscription>>,
-    /// The groups it is for, and those that it passes by.
+    /// The groups that get the event, and below those that it passes by.
     pub(super) groups: Vec<u32>,
     pub(super) passed_groups: Vec<u32>,
-    /// The members of groups that get it unheld.
+    /// The members of groups that get the event without its being held.
     pub(super) drawn: Vec<MemberKey>,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct ChosenThere {
     pub(super) at: usize,
     /// The subscriptions named in the frame.
     pub(super) named: Vec<u32>,
-    /// The subscriptions that pay for it.
+    /// The subscriptions whose credit the frame takes.
     pub(super) charged: Option<Arc<[u32]>>,
 }
 
 impl Chosen {
-    /// Adds all subscriptions of one process that see events. That process decides which of them want this event, and each
-    /// pays for it.
+    /// Adds all subscriptions of one process that see events. That process decides which of them want this event, and
+    /// each of them pays for it.
     pub(super) fn all(&mut self, at: usize, there: &PeerTargets) {
         let all = there.subscriptions.iter().filter(|it| it.is_in_all());
         let charged: Arc<[u32]> = all
@@ -52,11 +52,11 @@ impl Chosen {
         });
     }
 
-    /// Names all subscriptions of an agent in one frame: it opens a sealed event once.
+    /// Names all subscriptions of an agent in one frame, because the agent opens a sealed event once.
     pub(super) fn gather(&mut self, targets: &ChannelReceivers) {
         let mut named: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
         self.there.retain(|there| {
-            // A process that evaluates its own filters gets a frame that names none.
+            // A process that evaluates its own filters gets a frame that names no subscriptions.
             let is_named = !there.named.is_empty();
             if is_named {
                 let of_process = named.entry(there.at).or_default();
@@ -74,7 +74,7 @@ impl Chosen {
         }
     }
 
-    /// Adds subscriptions of one process, to be named in the frames.
+    /// Adds subscriptions of one process, which the frames name.
     pub(super) fn name(&mut self, at: usize, subscriptions: &[&There]) {
         for part in subscriptions.chunks(frame::MOST_TARGETS) {
             let charged: Arc<[u32]> = part
@@ -91,8 +91,8 @@ impl Chosen {
     }
 }
 
-/// Subscriptions of one process in parts that a frame can name. Those of one agent are in one part, as the agent takes what is
-/// sealed to it once. More of them than a frame can name are left out.
+/// Divides subscriptions of one process into parts that a frame can name. All of one agent are in one part, because the
+/// agent takes a sealed event once. If an agent has more than a frame can name, the rest are left out.
 pub(super) fn by_agent(mut subscriptions: Vec<&There>) -> Vec<Vec<&There>> {
     subscriptions.sort_by_key(|it| (it.subscription.agent.clone(), it.id));
     let mut parts: Vec<Vec<&There>> = Vec::new();

@@ -28,7 +28,7 @@ impl Collector {
         self.news.notify_one();
     }
 
-    /// No more answers will come. The agents in `unanswered` were asked and have not answered.
+    /// Ends the answers. The agents in `unanswered` were asked and have not answered.
     pub(super) fn close(&self, unanswered: Vec<Arc<str>>) {
         let mut state = self.state.lock();
         state.unanswered = unanswered;
@@ -37,7 +37,7 @@ impl Collector {
         self.news.notify_one();
     }
 
-    /// The next answer; `Ok(None)` if there is none yet, or `Err` once there will be none.
+    /// The next answer; `Ok(None)` if there is none yet, `Err` if no more will come.
     pub(crate) fn take(&self) -> Result<Option<ReceivedEvent>, ()> {
         let mut state = self.state.lock();
         match state.replies.pop_front() {

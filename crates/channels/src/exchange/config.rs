@@ -10,20 +10,19 @@ use super::stream::Pace;
 /// The behaviour of an exchange, and the limits on what others can make it hold.
 #[derive(Clone, Debug)]
 pub(crate) struct ExchangeConfig {
-    /// A number, not 0, that grows from each start of the process to the next, such as microseconds since 1970.
+    /// A number, not 0, that is higher at each start of the process, such as microseconds since 1970.
     pub(crate) epoch: u64,
-    /// Subscriptions of one other process.
+    /// The most subscriptions of one other process.
     pub(crate) subscriptions_per_process: usize,
-    /// Frames kept for one process until it acknowledges them, before publishers wait.
+    /// The most frames kept for one process until it acknowledges them. Beyond it, publishers wait.
     pub(crate) kept_frames: usize,
-    /// The bytes of these frames.
+    /// The most bytes of these frames.
     pub(crate) kept_bytes: usize,
     /// The first pause between two hellos, and the longest.
     pub(crate) greet: (Duration, Duration),
-    /// How long publishers wait for the announcements of a process before they get an error that names the process.
+    /// How long publishers wait for the announcements of a process before they get an error that names it.
     pub(crate) introduction: Duration,
-    /// How long publishers wait for a subscription that pushes back and takes nothing. Afterwards events pass the
-    /// subscription by.
+    /// How long publishers wait for a subscription that pushes back and takes nothing. After that, events pass it by.
     pub(crate) patience: Duration,
     /// How long an acknowledgement may be overdue before the process is given up.
     pub(crate) absence: Duration,
@@ -33,13 +32,13 @@ pub(crate) struct ExchangeConfig {
     pub(crate) acknowledge_frames: usize,
     /// The number of bytes after which an acknowledgement does not wait.
     pub(crate) acknowledge_bytes: usize,
-    /// Requests of this process under way.
+    /// The most requests of this process under way.
     pub(crate) requests: usize,
-    /// Channels remembered.
+    /// The most channels remembered.
     pub(crate) channels: usize,
-    /// The largest encoded message.
+    /// The largest encoded message, in bytes.
     pub(crate) largest_message: usize,
-    /// Sees the events that arrive at subscriptions of this process.
+    /// Shows watchers the events that arrive at subscriptions of this process.
     pub(crate) tap: Arc<Tap>,
 }
 

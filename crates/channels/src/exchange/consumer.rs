@@ -1,4 +1,4 @@
-//! Consumers: subscriptions of this process. The exchange fills a consumer's queue, and its agent empties the queue.
+//! Consumers: the subscriptions of this process. The exchange fills a consumer's queue, and its agent empties it.
 
 mod handling;
 mod ledgers;
@@ -32,7 +32,7 @@ pub(super) use outcome::{PutOutcome, Room};
 use rows::Rows;
 use unread::Unread;
 
-/// The time between two log lines that publishers wait for the same subscription.
+/// The time between two log lines that report that publishers wait for the same subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 struct Entry {
@@ -42,7 +42,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The process whose credit the event took. Best-effort events take no credit, because they may be lost on the way.
+    /// The process whose credit the event took. Best-effort events take none, because they may be lost on the way.
     fn payer(&self) -> Option<PeerKey> {
         let is_kept = self.event.header.qos.reliability != Reliability::BestEffort;
         self.source.peer().filter(|_| is_kept)
@@ -57,29 +57,29 @@ impl Entry {
 
 struct State {
     queue: SubscriptionQueue<Entry>,
-    /// They are read after the queue.
+    /// The rows, which are read after the queue.
     rows: Rows,
     /// The accounts of other processes, if the subscription pushes back.
     ledgers: Option<Ledgers>,
     open: OpenRequests,
     unread: Unread,
-    /// The events of its group that the agent took last and is handling.
+    /// The events of a group that the agent took last and is handling.
     in_hand: Vec<Source>,
     lost: Vec<(Entry, Loss)>,
     ended: Option<Ended>,
-    /// The agent rests, because it moves. It takes nothing.
+    /// Whether the agent rests because it moves. It then takes nothing.
     rests: bool,
     waker: Option<Waker>,
     /// How often publishers of this process had to wait since the last report, and when to report again.
     waits: u64,
     next_report: Moment,
-    /// The time since which publishers of this process have waited for room and found none.
+    /// The time since which publishers of this process have found no room.
     stalled_since: Option<Duration>,
-    /// Events that passed the subscription by, here and elsewhere.
+    /// How many events passed the subscription by, here and elsewhere.
     missed: u64,
     /// How often the filter could not be evaluated, here and elsewhere.
     filter_errors: u64,
-    /// When to log again that events pass the subscription by.
+    /// When the log may report again that events pass the subscription by.
     next_missed: Moment,
 }
 
@@ -89,12 +89,12 @@ pub(crate) struct Consumer {
     pub(crate) agent: Arc<str>,
     pub(crate) options: SubscriptionOptions,
     pub(super) filter: Option<ChannelFilter>,
-    /// The logs it has read, if it reads them.
+    /// The logs that the subscription has read, if it reads logs.
     pub(crate) tracker: Option<Arc<Tracker>>,
     state: Mutex<State>,
     /// The gate at which publishers of this process wait for room.
     pub(super) gate: Arc<Gate>,
-    /// Sees the events that arrive.
+    /// Shows watchers the events that arrive.
     tap: Arc<Tap>,
 }
 
@@ -142,14 +142,14 @@ impl Consumer {
         self.options.policy == FlowPolicy::PushBack
     }
 
-    /// Opens a window for one of this many processes. Returns the process's first limit.
+    /// Opens a window for one process of this many. Returns its first limit.
     pub(super) fn open_window(&self, peer: PeerKey, processes: usize) -> u64 {
         let mut state = self.state.lock();
         let ledgers = state.ledgers.as_mut();
         ledgers.map_or(0, |ledgers| ledgers.open(peer, processes))
     }
 
-    /// Whether an event of this many bytes finds room, or the policy does not ask for room.
+    /// Whether an event of this many bytes finds room, or the policy needs none.
     pub(super) fn has_room(&self, cost: usize, turn: Turn<'_>, now: Duration) -> Room {
         if !self.pushes_back() {
             return Room::Free;
@@ -178,7 +178,7 @@ impl Consumer {
         is_first
     }
 
-    /// The limit of a process that asks for it, if the process does not know so high a limit yet.
+    /// The limit of a process that asks for it, if it does not know that limit yet.
     pub(super) fn credit_of(&self, peer: PeerKey) -> Option<u64> {
         self.state.lock().ledgers.as_mut()?.announce(peer)
     }
@@ -192,8 +192,8 @@ impl Consumer {
         }
     }
 
-    /// Takes up to `most` events out of the queue. The agent has then handled those that it took before. 0: there is
-    /// none now, or the agent rests. Then `waker` is woken when that may have changed.
+    /// Takes up to `most` events out of the queue. The agent has then handled the events that it took before. Returns 0
+    /// if there is none now, or the agent rests; `waker` is then woken when that may have changed.
     pub(crate) fn take(
         &self,
         now: Moment,
@@ -228,8 +228,8 @@ impl Consumer {
         count
     }
 
-    /// The requester of `event`, if `event` is a request that was taken here and is not answered yet. The request then
-    /// counts as answered.
+    /// The requester of `event`, if `event` is a request that the agent took here and has not answered. The request
+    /// then counts as answered.
     pub(super) fn close_request(
         &self,
         event: &ReceivedEvent,
@@ -237,7 +237,7 @@ impl Consumer {
         self.state.lock().open.close(event)
     }
 
-    /// Puts a request back that could not be answered now.
+    /// Opens a request again that could not be answered just now.
     pub(super) fn reopen_request(
         &self,
         event: &ReceivedEvent,
@@ -247,7 +247,7 @@ impl Consumer {
         self.state.lock().open.add(event, (source, id));
     }
 
-    /// Advances the time: gives up expired events. Returns when to call this again.
+    /// Advances the time and gives up expired events. Returns when to call this again.
     pub(super) fn advance(&self, now: Moment, aftermath: &mut Aftermath) -> Option<Moment> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -281,7 +281,7 @@ impl Consumer {
         state.dissolve_rows();
         state.ended.get_or_insert(why);
         let mut missed = 0;
-        // Events in hand were perhaps handled. The publisher's process gives them to other members, marked.
+        // Events in hand may have been handled. The publisher's process gives them to other members, marked.
         state.in_hand.clear();
         if why == Ended::Cancelled || self.options.group.is_some() || state.rests {
             for entry in state.queue.drain() {
@@ -307,7 +307,7 @@ impl Consumer {
         self.state.lock().ended
     }
 
-    /// Forgets debts to processes that are gone.
+    /// Forgets everything of a process that is gone.
     pub(super) fn forget(&self, peer: PeerKey) {
         let mut state = self.state.lock();
         if let Some(ledgers) = &mut state.ledgers {
@@ -342,12 +342,12 @@ impl Consumer {
         is_first && count > 0
     }
 
-    /// The line for the log now, if the policy has acted.
+    /// The line for the log, if the policy has acted and a line is due.
     pub(super) fn report(&self, now: Moment) -> Option<FlowReport> {
         self.state.lock().queue.report(now)
     }
 
-    /// A publisher of this process has to wait. Returns the line to write to the log now.
+    /// Notes that a publisher of this process has to wait. Returns the line for the log, if one is due.
     pub(super) fn note_wait(&self, now: Moment) -> Option<FlowReport> {
         let mut state = self.state.lock();
         state.waits += 1;
@@ -370,7 +370,7 @@ impl Consumer {
 }
 
 impl State {
-    /// Whether an event can be handed out without time passing.
+    /// Whether an event can be handed out now.
     fn is_ready(&self) -> bool {
         self.queue.is_ready() || !self.rows.is_empty()
     }
@@ -383,7 +383,7 @@ impl State {
         }
     }
 
-    /// An event that no agent gets.
+    /// Gives up an event that no agent gets.
     fn give_up(&mut self, entry: &Entry, aftermath: &mut Aftermath) {
         self.leave(entry, aftermath);
         if let Some(peer) = entry.payer() {

@@ -19,7 +19,7 @@ use crate::event::{ChannelHeader, ReceivedEvent};
 use crate::frame::{Frame, Head, HeadMechanism, Targets};
 use crate::path::ChannelPath;
 
-/// Refuses what agents here could not open.
+/// Refuses an event that agents here could not open.
 fn unless_failed(failed: Vec<String>) -> Result<(), Objection> {
     match failed.is_empty() {
         true => Ok(()),
@@ -48,7 +48,7 @@ impl Exchange {
         Ok((author, ReceivedMessage::encoded(message, provenance)))
     }
 
-    /// The message of an event, for those here that it is for.
+    /// The message of an event, opened for the agents here that get it.
     fn checked(
         &mut self,
         from: &Origin<'_>,
@@ -106,7 +106,7 @@ impl Exchange {
         };
         let (message, opened_by, not_opened) = match opening {
             Opening::Plain => (message, None, Vec::new()),
-            // Changes take no credit, and nobody gets them.
+            // A change of a group takes no credit, and is handed to no subscription.
             Opening::Change(failed) => return unless_failed(failed),
             Opening::Event(opened, by, failed) => (message.opened(opened), Some(by), failed),
         };
@@ -121,7 +121,7 @@ impl Exchange {
             chosen = able;
         }
         if let HeadMechanism::Request { id } = head.mechanism {
-            // Subscriptions that are asked and are no longer here.
+            // Subscriptions that were asked and are no longer here.
             let missing: Vec<u32> = named
                 .iter()
                 .filter(|id| !chosen.iter().any(|consumer| consumer.id == *id))
@@ -137,7 +137,7 @@ impl Exchange {
                 self.mark_ready(from.index);
             }
         }
-        // The publisher's process wants to know whether a member has handled an event of its group.
+        // The publisher's process must learn whether a member has handled an event of its group.
         let mut named_here = named.iter().filter_map(|id| self.consumers.get(&id));
         let wants_agents = head.acknowledgement == Some(Acknowledgement::ReceiverAgent)
             || head.mechanism == HeadMechanism::Event
@@ -193,7 +193,7 @@ impl Exchange {
         }
     }
 
-    /// The subscriptions that get an event. The credit of the others is given back.
+    /// The subscriptions that get an event. Gives back the credit of the others.
     #[expect(clippy::too_many_arguments, reason = "all of them describe one event")]
     fn pick<'a>(
         &mut self,
@@ -237,7 +237,7 @@ impl Exchange {
                 }
             }
         } else {
-            // The asker's process names also those whose filters it has not evaluated.
+            // The asker's process also names subscriptions whose filters it has not evaluated.
             let is_request = matches!(header.mechanism, Mechanism::Request { .. });
             for id in named.iter() {
                 let found = here
@@ -281,7 +281,7 @@ impl Exchange {
     }
 
     fn refund(&mut self, from: &Origin<'_>, ids: &[u32], cost: usize, now: Now) {
-        // Best-effort events have no number here and take no credit.
+        // Best-effort events have no number and take no credit.
         if from.number == 0 || ids.is_empty() {
             return;
         }

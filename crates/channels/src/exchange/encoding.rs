@@ -11,10 +11,10 @@ use super::publication::PublishError;
 use super::stream::Parcel;
 use crate::frame::{self, Head, Stamp};
 
-/// Content of this length and above is shared with the publisher. Shorter content is copied with the rest of the
+/// Content of at least this length is shared with the publisher. Shorter content is copied with the rest of the
 /// message.
 const SHARED: usize = 2 << 10;
-/// A buffer that has grown beyond this is not kept.
+/// A buffer that has grown larger than this is not kept.
 const LARGEST_SPARE: usize = 64 << 10;
 
 /// A message as it goes to other processes. Long content is shared with the message itself.
@@ -22,7 +22,7 @@ pub(super) struct Encoded {
     pub(super) start: Vec<u8>,
     pub(super) content: Bytes,
     pub(super) tail: &'static [u8],
-    /// The outline of the event that is sealed in it.
+    /// The outline of the event that is sealed in the message.
     pub(super) outline: Option<Arc<AclMessage>>,
 }
 
@@ -31,7 +31,7 @@ impl Encoded {
         self.start.len() + self.content.len() + self.tail.len()
     }
 
-    /// The frame that brings it to the subscriptions `named` of one process.
+    /// The frame that brings the message to the subscriptions `named` of one process.
     pub(super) fn parcel(
         &self,
         author: &Arc<str>,

@@ -1,8 +1,8 @@
-//! Filters that cannot be evaluated for a published message. Failures are counted in the publisher's process and
-//! reported to the subscriber's process.
+//! Filters that cannot be evaluated for a published message. The publisher's process counts the failures and reports
+//! them to the subscriber's process.
 //!
 //! A message is not sent to a subscription whose filter cannot be evaluated for it. The subscriber's process cannot
-//! notice this by itself. It is told of the first such message at once, and of later ones together, every second.
+//! notice this by itself. It is told of the first such message at once, and of later ones together, once a second.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::frame::Frame;
 /// The pause between two reports to a process about the same filters.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The cost limit, for one message, of evaluating one other process's filters in the publisher's process: that of some
-/// thousand usual subscriptions. Beyond the limit the process gets the message for all of its subscriptions and
-/// evaluates their filters itself. The filters of groups, which no other process can evaluate, count apart: beyond the limit
-/// they fail.
+/// The most that one process's filters may cost for one message in the publisher's process: as much as some thousand
+/// usual subscriptions. Beyond it, that process gets the message for all of its subscriptions and evaluates their
+/// filters itself. The filters of groups are counted separately, because only the publisher's process can evaluate
+/// them: beyond the limit they fail.
 const PROCESS_COST: u32 = 4 * HIGHEST_COST;
 
-/// The owner of the filter: its index among the targets of a channel.
+/// The owner of a filter, by its index among the targets of a channel.
 #[derive(Clone, Copy, Debug)]
 enum Whose {
     Here(usize),
@@ -43,9 +43,9 @@ pub(super) struct Sieve<'a> {
     header: &'a ChannelHeader,
     message: &'a AclMessageRef<'a>,
     failed: Vec<(Whose, EvaluationError)>,
-    /// The cost so far of the filters of the process in question.
+    /// The cost so far of the filters of the present process.
     cost: u32,
-    /// The cost so far of the filters of groups, by the process that pays; `None` is this one.
+    /// The cost so far of the filters of groups, by the process that pays; `None` is this process.
     group_costs: HashMap<Option<u32>, u32>,
 }
 
@@ -75,17 +75,17 @@ impl<'a> Sieve<'a> {
         outcome.unwrap_or(false)
     }
 
-    /// The filters of another process come next.
+    /// Begins with the filters of another process.
     pub(super) fn begin_process(&mut self) {
         self.cost = 0;
     }
 
-    /// Whether the filters of the process have cost too much for this message.
+    /// Whether the filters of the present process have cost too much for this message.
     pub(super) fn is_exhausted(&self) -> bool {
         self.cost >= PROCESS_COST
     }
 
-    /// Forgets the failures of a process's filters. The process evaluates all of them itself.
+    /// Forgets the failures of a process's filters, because the process evaluates all of them itself.
     pub(super) fn leave_to_process(&mut self, at: usize) {
         self.failed
             .retain(|(whose, _)| !matches!(whose, Whose::There(of, _) if *of == at));
@@ -110,8 +110,8 @@ impl<'a> Sieve<'a> {
         self.passes(Whose::Here(index), filter)
     }
 
-    /// The same for a subscription of another process. True once the filters of that process have cost too much: it evaluates
-    /// the others itself.
+    /// As [`passes_here`](Self::passes_here), for a subscription of another process. Returns true once the filters of
+    /// that process have cost too much, because it then evaluates the others itself.
     pub(super) fn passes_there(
         &mut self,
         at: usize,
@@ -121,7 +121,8 @@ impl<'a> Sieve<'a> {
         self.is_exhausted() || self.passes(Whose::There(at, id), filter)
     }
 
-    /// The same for a group. All members have the same filter. The first of `payers` that can pays for it.
+    /// As [`passes_here`](Self::passes_here), for a group, whose members all have the same filter. The first of
+    /// `payers` that can pays for it.
     pub(super) fn passes_group(
         &mut self,
         id: u32,
@@ -225,8 +226,8 @@ impl Exchange {
         self.mark_ready(index);
     }
 
-    /// Counts failures of the filter of a subscription of this process, found here or in a publisher's process. The log
-    /// reports this once.
+    /// Counts failures of the filter of a subscription of this process, found here or by a publisher's process. The log
+    /// reports them once.
     pub(crate) fn count_filter_errors(
         &mut self,
         consumer: &Arc<Consumer>,

@@ -1,4 +1,4 @@
-//! A process that sends any frames at all, well formed or not: nothing panics, and nothing grows.
+//! A process that sends any frames, well formed or not. Nothing panics, and nothing grows.
 
 #![allow(clippy::unwrap_used)]
 
@@ -190,7 +190,7 @@ fn encode(word: &Word, stamp: Stamp) -> Bytes {
     frame.to_bytes()
 }
 
-/// A message of mallory's, of somebody else's, or none.
+/// A message of mallory, a message of somebody else, or no message.
 fn message(kind: u8, out: &mut Vec<u8>) {
     let sender = match kind {
         0..200 => "mallory@factory",
@@ -236,7 +236,7 @@ proptest! {
             let peer = exchange.peers.get(index).expect("a known process");
             let stamp = Stamp {
                 session: peer.session_in(),
-                // Mostly frames that are due, so that something happens.
+                // Most frames have the next number, so that something happens.
                 number: if ahead < 4 { peer.incoming.taken() + 1 } else { peer.incoming.taken() + ahead },
             };
             let stamp = match word {

@@ -1,5 +1,5 @@
-//! The judge of messages that come on channels. Messages in a row mostly differ in their content alone, and have the same
-//! publisher and channel: the answer for one holds for the next.
+//! The judge of messages that arrive on channels. Successive messages mostly differ only in content, and have the same
+//! publisher and channel. The answer for one message then holds for the next.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::permission::ChannelPermissions;
 /// The judge, with its last answers.
 pub(super) struct Judge {
     checker: Checker,
-    /// The author of the last message, if that message is its own.
+    /// The author of the last message, if the author really wrote it.
     author: Option<Arc<str>>,
-    /// An agent that may publish on a channel, by the rules of this number.
+    /// An agent that may publish on a channel, according to the rules with this number.
     may_publish: Option<(Arc<str>, ChannelPath, u64)>,
 }
 
 impl Judge {
-    /// A judge of messages that have at most this many bytes.
+    /// A judge of messages of at most this many bytes.
     pub(super) fn new(largest_message: usize) -> Self {
         Self {
             checker: Checker::new(Limits {
@@ -35,13 +35,13 @@ impl Judge {
         }
     }
 
-    /// The message of a frame, and the agent that wrote both. `body`: the bytes of the frame that are the message.
+    /// The message of a frame, and the agent that wrote both. `body`: the bytes of the message in the frame.
     pub(super) fn message<'a>(
         &mut self,
         arrived: &'a ArrivedFrame,
         body: Bytes,
     ) -> Result<(&'a Arc<str>, EncodedMessage<Bytes>), Objection> {
-        // It counts only if all checks pass: the next message may be alike to one that is refused here.
+        // The author is remembered only if all checks pass: the next message may be like one that is refused here.
         let last_author = self.author.take();
         let (message, likeness) = self
             .checker
@@ -65,7 +65,7 @@ impl Judge {
         let known =
             last_author.filter(|last| likeness == Likeness::AllButContent && **last == **author);
         self.author = match known {
-            // The check reads nothing of the content.
+            // The check does not depend on the content.
             Some(known) => Some(known),
             None => {
                 arrived.check_message(&message.message())?;
@@ -75,7 +75,7 @@ impl Judge {
         Ok((author, message))
     }
 
-    /// Whether an agent may publish on a channel. `number`: it changes with the rules.
+    /// Whether an agent may publish on a channel. `number` changes with the rules.
     pub(super) fn may_publish(
         &mut self,
         agent: &Arc<str>,

@@ -1,4 +1,4 @@
-//! The compiled filters of another process's subscriptions: equal ones share one, and their patterns are limited together.
+//! The compiled filters of another process's subscriptions. Equal filters share one, and the size of all patterns is limited.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use thiserror::Error;
 
 use crate::filter::{ChannelFilter, FilterError, LARGEST_PATTERN};
 
-/// The bytes that the patterns of one process's filters may take. Few in tests, so that they do.
+/// The bytes that the patterns of one process's filters may take. Few in tests, so that the limit is reached.
 const MOST_BYTES: usize = LARGEST_PATTERN * if cfg!(test) { 2 } else { 256 };
-/// Fewer filters than this are not searched for unused ones.
+/// Below this number of filters, unused ones are not looked for.
 const FEWEST: usize = 64;
 
-/// Why a filter of another process is not taken.
+/// Why a filter of another process is refused.
 #[derive(Debug, Error)]
 pub(super) enum FilterRefusal {
     #[error(transparent)]
@@ -29,7 +29,7 @@ pub(super) struct KnownFilters {
     by_text: HashMap<Box<str>, ChannelFilter>,
     /// The bytes of all their patterns.
     bytes: usize,
-    /// How many filters there may be before unused ones are forgotten.
+    /// The number of filters at which unused ones are forgotten.
     most: usize,
 }
 
@@ -65,7 +65,7 @@ impl KnownFilters {
         self.most = 2 * self.by_text.len();
     }
 
-    /// How many were compiled and are kept.
+    /// The number of filters that are kept compiled.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.by_text.len()

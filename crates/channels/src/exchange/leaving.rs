@@ -1,4 +1,4 @@
-//! Events that an agent has published and nobody has yet. They can be lost if the agent leaves now.
+//! Events that an agent has published and nobody has received yet. They can be lost if the agent leaves now.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,11 +12,11 @@ use crate::path::ChannelPath;
 pub struct UndeliveredEvents {
     /// The channel.
     pub channel: ChannelPath,
-    /// A group no member of which has them, or a process that has not acknowledged them.
+    /// A group none of whose members has them, or a process that has not acknowledged them.
     pub to: String,
-    /// Their number.
+    /// The number of events.
     pub events: usize,
-    /// Whether they may yet arrive. A group without members waits for nobody.
+    /// Whether they may yet arrive. Events for a group without members count as not awaited.
     pub is_awaited: bool,
 }
 

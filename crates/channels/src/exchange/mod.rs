@@ -1,49 +1,49 @@
 //! The exchange: it knows the subscriptions of this process and of other processes, and carries events, requests and
-//! answers between them. It is a state machine without I/O and without a clock. Inputs are incidents and the time.
-//! Outputs are frames and outcomes.
+//! answers between them. It is a state machine without I/O and without a clock: incidents and the time go in, frames
+//! and outcomes come out.
 //!
-//! **Epochs.** Two processes first tell each other the epoch they speak in (*hello*). A process takes a higher epoch
-//! when it is started again, and when it has given the other process up. Frames of a former epoch are recognised by
-//! their session and ignored. On a new session both processes announce their subscriptions again.
+//! **Epochs.** Two processes first tell each other the epochs in which they speak (*hello*). A process takes a higher epoch
+//! when it is started again, and when it has given the other process up. The session of a frame shows whether it is from a
+//! former epoch; such frames are ignored. In a new session, both processes announce their subscriptions again.
 //!
 //! **Reliability** between processes is the task of the transport: a frame arrives once and in order, or it comes back.
-//! A frame that comes back is sent again before everything else. Frames are numbered for each session, and taken in the
+//! A frame that comes back is sent again before everything else. Frames are numbered in each session, and taken in the
 //! order of their numbers. A frame that comes back after it has arrived is therefore taken once, and a frame that
-//! overtakes one on its way back is taken behind it. A process *acknowledges* the frames that it has taken, because no
-//! transport knows that. Publishers wait for acknowledgements, which give them room. A frame that is not acknowledged
-//! within [`ExchangeConfig::absence`] is reported to its publisher, and the two processes begin a new session.
-//! Best-effort events are sent once. They are neither kept nor reported.
+//! overtakes one on its way back is taken after it. A process *acknowledges* the frames that it has taken, because no
+//! transport knows that. Acknowledgements make room, for which publishers wait. A frame that is not acknowledged within
+//! [`ExchangeConfig::absence`] is reported to its publisher, and the two processes begin a new session. Best-effort
+//! events are sent once, and neither kept nor reported.
 //!
 //! **Unread events.** An acknowledged event still waits until its agent takes it. So the acknowledgement also names the
 //! frame up to which agents have read all events. The publisher's process keeps the other events, within the same
-//! limits. If the agent moves away, its process sends *absent* for each event that waited. The process's *withdraw*
-//! names the first frame that came too late. If the process is given up, all unread events count as lost. Their
-//! publishers get them back.
+//! limits. If the agent moves away, its process sends *absent* for each event that waited, and its *withdraw* names the
+//! first frame that came too late. If the process is given up, all unread events count as lost. In both cases the
+//! publishers get the events back.
 //!
-//! **Moves.** An agent that moves is in two processes for a while. It rests in the former one until the move is settled. As soon as
-//! the new one has announced the same subscription, what is published for it goes to the new one alone. Events that came
-//! to the former one before that come back. Queue groups give the events of a member to another one themselves.
+//! **Moves.** An agent that moves is in two processes for a while. It rests in the former one until the move is settled. As
+//! soon as the new process has announced the same subscription, only the new one gets further events. Events that came to the
+//! former process before that come back. Queue groups give the events of a member to another one themselves.
 //!
 //! **Announcements.** The platform tells processes whose agents use channels of each other. A process greets all others
-//! when one of its agents publishes. Processes with subscriptions
-//! announce these to it, and later every further one. Two processes say nothing to each other while neither publishes.
-//! A publisher waits until the platform has told its process of the others, and until each of them has announced its
-//! subscriptions, so that an event reaches each of them. If a process announces nothing within [`ExchangeConfig::introduction`], the publisher's error names that
+//! when one of its agents publishes. Processes with subscriptions announce these to it, and later every new one. Two
+//! processes say nothing to each other while neither publishes. A publisher waits until the platform has told its
+//! process of the others, and until each of them has announced its subscriptions, so that an event reaches each of
+//! them. If a process announces nothing within [`ExchangeConfig::introduction`], the publisher's error names that
 //! process. Best-effort events do not wait. Publishers do not wait for a process that was given up.
 //!
-//! **Flow.** A publisher waits while a process has more than [`ExchangeConfig::kept_bytes`] unacknowledged. It also
-//! waits while a subscription that pushes back has no room, or its process has given no more credit. All other
-//! subscriptions take every event and act by their policy. Best-effort events wait for no other process: they are lost
-//! if there is no room.
+//! **Flow.** A publisher waits while a process has more than [`ExchangeConfig::kept_bytes`] unacknowledged, while a
+//! subscription that pushes back has no room, and while the process of such a subscription has given no more credit.
+//! All other subscriptions take every event and follow their policy. Best-effort events wait for no other process: they
+//! are lost if there is no room.
 //!
 //! **Groups.** Subscriptions of one group share its events. The publisher's process holds each event until a member has
 //! handled it; see [`groups`].
 //!
 //! **Requests** name the subscriptions that are asked. Each subscription answers once, declines, or ends. So the
-//! requester knows which agents did not answer, and does not wait for agents that cannot.
+//! requester knows which agents did not answer, and does not wait for agents that cannot answer.
 //!
 //! **Rights** are checked where an event arrives, by the identity that its transport proved, and where a subscription
-//! is announced. The publisher's process also checks them, so that the publisher learns of a refusal early.
+//! is announced. The publisher's process checks them, too, so that the publisher learns of a refusal early.
 
 mod aftermath;
 mod announcements;
@@ -170,7 +170,7 @@ pub(crate) enum Outcome {
         /// The total so far.
         missed: u64,
     },
-    /// A subscription's filter cannot be evaluated for a published message. It is reported once.
+    /// A subscription's filter cannot be evaluated for a published message. This is reported once.
     FilterError {
         agent: Arc<str>,
         pattern: ChannelPattern,
@@ -197,12 +197,12 @@ pub(crate) struct Exchange {
     indexes: HashMap<Identity, u32>,
     /// The process that the last frame came from.
     heard: Option<(Arc<Identity>, u32)>,
-    /// The last events that came, if their subscriptions do not have them yet. Empty but while frames are taken.
+    /// The events that came last, if their subscriptions do not have them yet. Empty except while frames are taken.
     row: EventRow,
     next_peer: u32,
     there: PatternIndex<(u32, u32)>,
     groups: Groups,
-    /// Events of groups are being given to members.
+    /// Whether events of groups are being given to members.
     is_serving: bool,
     channels: HashMap<ChannelPath, Channel>,
     /// The lowest number for new channels. Numbers of forgotten channels are not used again.
@@ -210,17 +210,17 @@ pub(crate) struct Exchange {
     changes: Changes,
     asking: BTreeMap<u64, Asking>,
     next_request: u64,
-    /// Subscriptions of this process that did not take the request that is being made.
+    /// Subscriptions of this process that declined the request that is being made.
     declined_at_once: Vec<u32>,
     outcomes: Vec<Outcome>,
-    /// Room for the message that is being published.
+    /// A buffer for the message that is being published.
     encoded: Vec<u8>,
     ready: VecDeque<u32>,
     /// Whether an agent of this process has published. If so, this process wants the subscriptions of other processes.
     is_interested: bool,
     /// Whether the platform has told this process of the others whose agents use channels.
     is_acquainted: bool,
-    /// The time until which publishers wait for that.
+    /// The time until which publishers wait for the platform.
     acquainted_until: Option<Duration>,
     /// Whether publishers need not wait for any process: each has announced its subscriptions or is excused.
     all_announced: bool,
@@ -234,7 +234,7 @@ pub(crate) struct Exchange {
     due: BTreeSet<(Duration, u32)>,
     alarm: Option<Duration>,
     is_alarm_sooner: bool,
-    /// How many processes were looked at because of the time.
+    /// How many times a process was looked at because of the time.
     #[cfg(test)]
     looks: u64,
 }
@@ -284,13 +284,13 @@ impl Exchange {
         }
     }
 
-    /// From now on these permissions hold.
+    /// Sets the permissions from now on.
     pub(crate) fn set_permissions(&mut self, rights: Arc<ChannelPermissions>) {
         self.rights = rights;
         self.changes.note_all();
     }
 
-    /// From now on these channels are declared.
+    /// Declares these channels from now on.
     pub(crate) fn declare(&mut self, channels: Arc<DeclaredChannels>) {
         self.declared = channels;
         self.changes.note_all();

@@ -6,29 +6,29 @@ use crate::flow::{FlowPolicy, QueueLimits};
 use crate::log::Replay;
 use crate::pattern::ChannelPattern;
 
-/// The wishes of an agent for a channel.
+/// The options that an agent gives for a subscription.
 #[derive(Clone, Debug)]
 pub struct SubscriptionOptions {
     /// The channels.
     pub pattern: ChannelPattern,
-    /// A filter expression: the subscription gets only events that fulfil it; empty: all events.
+    /// A filter expression: the subscription gets only events that fulfil it. Empty: all events.
     pub filter: String,
-    /// The policy when it is full.
+    /// The policy when the subscription is full.
     pub policy: FlowPolicy,
-    /// How much it holds.
+    /// How much the subscription holds.
     pub limits: QueueLimits,
-    /// Whether it takes events.
+    /// Whether the subscription takes events.
     pub takes_events: bool,
-    /// Whether the agent answers requests. If so, requests come to it.
+    /// Whether the agent answers requests. If so, the subscription gets requests.
     pub answers: bool,
     /// The name under which the subscription continues after an absence, on persistent channels.
     pub durable: Option<String>,
-    /// The point from which it reads persistent channels.
+    /// The point from which the subscription reads persistent channels.
     pub replay: Replay,
-    /// The queue group whose events it shares. All subscriptions of the same group, pattern and filter share: each event
-    /// goes to one of them.
+    /// The queue group that the subscription belongs to. All subscriptions of the same group, pattern and filter share
+    /// events: each event goes to one of them.
     pub group: Option<String>,
-    /// How many events of a publisher's process a member of a group has at a time: the event that its agent handles,
+    /// How many events of one publisher's process a member of a group has at a time: the event that its agent handles,
     /// and the events that wait behind it.
     pub prefetch: u32,
 }
@@ -50,40 +50,40 @@ impl SubscriptionOptions {
         }
     }
 
-    /// Whether the subscription gets the events of persistent channels from the logs, not as they are published.
+    /// Whether the subscription gets the events of persistent channels from the logs, and not from their publishers.
     pub(crate) fn reads_logs(&self) -> bool {
         self.takes_events && (self.durable.is_some() || self.replay != Replay::Now)
     }
 
-    /// The same as a member of the queue group `name`.
+    /// The same subscription, as a member of the queue group `name`.
     #[must_use]
     pub fn grouped(mut self, name: impl Into<String>) -> Self {
         self.group = Some(name.into());
         self
     }
 
-    /// The same with requests.
+    /// The same subscription, with requests.
     #[must_use]
     pub fn answering(mut self) -> Self {
         self.answers = true;
         self
     }
 
-    /// The same, for the messages that pass `filter`.
+    /// The same subscription, for the messages that pass `filter`.
     #[must_use]
     pub fn filtered(mut self, filter: impl Into<String>) -> Self {
         self.filter = filter.into();
         self
     }
 
-    /// The same with another flow policy.
+    /// The same subscription, with another flow policy.
     #[must_use]
     pub fn with_policy(mut self, policy: FlowPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// The same with other limits.
+    /// The same subscription, with other limits.
     #[must_use]
     pub fn with_limits(mut self, limits: QueueLimits) -> Self {
         self.limits = limits;

@@ -1,4 +1,4 @@
-//! The exchange's knowledge of another process.
+//! The exchange's knowledge about another process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -33,20 +33,20 @@ pub(crate) struct RemoteSubscription {
     pub(crate) answers: bool,
     /// Whether the subscription gets the events of persistent channels from the logs.
     pub(crate) reads_logs: bool,
-    /// The queue group whose events it shares.
+    /// The queue group that the subscription belongs to.
     pub(crate) group: Option<Arc<str>>,
-    /// The beginning of the certificate under which its agent announced it.
+    /// The beginning of the certificate under which the agent announced the subscription.
     pub(super) since: Option<Timestamp>,
-    /// The first frame to its process that was made since it was announced.
+    /// The first frame to the process that was made after the announcement.
     pub(super) known_before: u64,
-    /// The bytes that may be sent to it in all, and the bytes that were.
+    /// The bytes that may be sent to the subscription in all, and below the bytes that were sent.
     limit: AtomicU64,
     sent: AtomicU64,
-    /// The time since which publishers have waited for its credit and got none.
+    /// The time since which publishers have waited for credit and got none.
     stalled_since: Mutex<Option<Duration>>,
     /// Events that passed the subscription by and were not yet reported to its process.
     missed: AtomicU64,
-    /// How often its filter could not be evaluated here.
+    /// How often the filter could not be evaluated here.
     pub(super) filter_errors: AtomicU64,
     /// The gate at which publishers wait for more credit.
     pub(super) gate: Arc<Gate>,
@@ -97,7 +97,7 @@ impl RemoteSubscription {
         }
     }
 
-    /// A charged frame is not sent after all.
+    /// Takes back the cost of a frame that is not sent after all.
     pub(super) fn refund(&self, cost: u64) {
         if self.pushes_back() {
             let _ = self
@@ -115,13 +115,13 @@ impl RemoteSubscription {
         self.gate.open();
     }
 
-    /// A publisher finds no credit. Returns the time since which there has been none.
+    /// Notes that a publisher finds no credit. Returns the time since which there has been none.
     pub(super) fn stall(&self, now: Duration) -> Duration {
         *self.stalled_since.lock().get_or_insert(now)
     }
 
-    /// Whether an event, or a message to one agent, was sent to it, as the subscription `id` of its process. `budget`: the cost
-    /// that its filter may still have. Once that is spent, the answer is no.
+    /// Whether an event, or a message to one agent, was sent to this subscription, which is number `id` of its process.
+    /// `budget`: the cost that its filter may still have. Once that is spent, the answer is no.
     pub(super) fn is_target(&self, id: u32, parcel: &Parcel, budget: &mut u32) -> bool {
         let Ok(Frame::Event { head, targets, .. }) = Frame::decode(&parcel.head) else {
             return false;
@@ -158,7 +158,7 @@ impl RemoteSubscription {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes over the missed events that its former self was not told of.
+    /// Takes over the missed events that its earlier self was not told of.
     pub(super) fn inherit(&self, former: &Self) {
         let missed = former.take_missed();
         self.missed.fetch_add(missed, Ordering::Relaxed);
@@ -170,18 +170,18 @@ impl RemoteSubscription {
     }
 }
 
-/// The filter errors not yet reported to a process: by subscription number, with count and reason.
+/// The filter errors that a process has not been told of: by subscription number, with count and reason.
 #[derive(Debug, Default)]
 pub(super) struct Untold {
     pub(super) by_subscription: BTreeMap<u32, (u64, String)>,
     pub(super) at: Option<Duration>,
 }
 
-/// A publisher or an event that waits for the agents of a process that has taken a frame.
+/// A publisher or an event that waits until the agents of a process have taken a frame.
 pub(super) enum Untaken {
     /// A publisher.
     Receipt(Arc<Receipt>),
-    /// An event of a group, which is given to another member if this one does not handle it.
+    /// An event of a group. Another member gets it if this one does not handle it.
     Share(Share),
 }
 
@@ -191,11 +191,11 @@ pub(super) struct Peer {
     pub(super) identity: Arc<Identity>,
     /// The epoch under which this process speaks to it.
     pub(super) own_epoch: u64,
-    /// Its epoch; 0: not known.
+    /// The epoch of that process; 0 if not known.
     pub(super) epoch: u64,
     pub(super) outgoing: OutgoingStream,
     pub(super) incoming: IncomingStream,
-    /// The first frame to send again: it and later ones have come back, or may have come too early.
+    /// The first frame to send again. It and later ones have come back, or may have come too early.
     pub(super) again_from: Option<u64>,
     pub(super) subscriptions: HashMap<u32, Arc<RemoteSubscription>>,
     /// The filters of its subscriptions.
@@ -203,18 +203,18 @@ pub(super) struct Peer {
     /// The process's subscriptions when it was given up, until it has announced them again. The events that they miss
     /// are counted.
     pub(super) away: HashMap<u32, Arc<RemoteSubscription>>,
-    /// Whether there is a reason to talk to it.
+    /// Whether there is a reason to talk to the process.
     pub(super) is_wanted: bool,
     /// Whether the process was heard in this session, and thus knows both epochs.
     pub(super) is_heard: bool,
-    /// Whether it has announced all its subscriptions.
+    /// Whether the process has announced all its subscriptions.
     pub(super) is_known: bool,
     /// Whether publishers go on without the process's announcements: it was given up, takes no frames, or a publisher
     /// was told that it is silent.
     pub(super) is_excused: bool,
     /// The time until which publishers wait for the process's announcements, once a publisher does.
     pub(super) awaited_until: Option<Duration>,
-    /// The transport has no room at the moment.
+    /// Whether the transport has no room at the moment.
     pub(super) is_blocked: bool,
     /// Whether the process is marked as one with frames to send.
     pub(super) is_ready: bool,
@@ -222,13 +222,13 @@ pub(super) struct Peer {
     pub(super) due: Option<Duration>,
     pub(super) greet_at: Option<Duration>,
     pub(super) greet_pause: Duration,
-    /// The time to check whether the process is still there, because publishers wait for its credit.
+    /// When to check that the process is still there, because publishers wait for its credit.
     pub(super) probe_at: Option<Duration>,
     /// The notices about the filters of its subscriptions.
     pub(super) untold: Untold,
-    /// When a frame of a wrong session was last answered.
+    /// When the last frame of a wrong session was answered.
     pub(super) corrected: Option<Duration>,
-    /// The last frame that tells it of something refused.
+    /// The last frame that reports a refusal to the process.
     pub(super) last_report: u64,
     /// Frames that the process has taken but its agents have not.
     pub(super) untaken: HashMap<u64, Untaken>,
@@ -271,17 +271,17 @@ impl Peer {
         }
     }
 
-    /// Whether frames besides hellos can be written.
+    /// Whether frames other than hellos can be written.
     pub(super) fn is_introduced(&self) -> bool {
         self.epoch != 0
     }
 
-    /// The session of frames to it.
+    /// The session of the frames to that process.
     pub(super) fn session_out(&self) -> u64 {
         session(self.own_epoch, self.epoch)
     }
 
-    /// The session of frames from it.
+    /// The session of the frames from that process.
     pub(super) fn session_in(&self) -> u64 {
         session(self.epoch, self.own_epoch)
     }
@@ -294,7 +294,7 @@ impl Peer {
         }
     }
 
-    /// Sends a frame that is made for a stamp and kept until acknowledged.
+    /// Sends a frame that needs a stamp and is kept until acknowledged.
     pub(super) fn tell<'a>(
         &mut self,
         author: Option<&Arc<str>>,
@@ -306,8 +306,8 @@ impl Peer {
         self.outgoing.push(KeptFrame::new(parcel), now);
     }
 
-    /// As [`tell`](Self::tell), of a frame that was refused or not taken. The acknowledgement of arrived frames follows
-    /// behind.
+    /// As [`tell`](Self::tell), for the report that a frame was refused or not taken. The acknowledgement of arrived
+    /// frames follows behind it.
     pub(super) fn report<'a>(&mut self, now: Duration, frame: impl FnOnce(Stamp) -> Frame<'a>) {
         self.last_report = self.outgoing.next();
         self.tell(None, now, frame);
@@ -321,7 +321,8 @@ impl Peer {
     }
 }
 
-/// Tells a process which of its frames have come, and that the events of its frames up to `read` wait for no agent.
+/// Tells a process which of its frames have come, and that no event of its frames up to `read` still waits for an agent
+/// to take it.
 pub(super) fn acknowledge(peer: &mut Peer, read: u64) {
     let upto = peer.incoming.acknowledged();
     let frame = Frame::Acknowledge {

@@ -2,8 +2,8 @@
 
 use super::peer::Peer;
 
-/// The other processes, sorted by index. New processes have the highest index, so they come last. Each frame looks its
-/// process up several times, which would be slow in a tree.
+/// The other processes, sorted by index. New processes have the highest index, so they come last. Each frame looks up
+/// its process several times, which would be slow in a tree.
 #[derive(Default)]
 pub(super) struct Peers(Vec<(u32, Box<Peer>)>);
 

@@ -36,7 +36,7 @@ impl Exchange {
         }
     }
 
-    /// A process may have been started again without a word: it must acknowledge a frame, or it greets.
+    /// Checks a process, which may have been started again unnoticed: it must acknowledge a frame, or it greets.
     fn ask_for_life(&mut self, index: u32, now: Now) {
         if let Some(peer) = self.peers.get_mut(index)
             && peer.is_introduced()
@@ -74,7 +74,7 @@ impl Exchange {
         self.announcements.open_all();
     }
 
-    /// The platform is to tell this process of others. Until it has, publishers wait.
+    /// From now on publishers wait until the platform has told this process of others.
     pub(crate) fn is_to_be_acquainted(&mut self) {
         self.is_acquainted = false;
         self.all_announced = false;
@@ -112,8 +112,8 @@ impl Exchange {
     /// The gate to wait at until every process has announced its subscriptions; `None` if all have.
     ///
     /// # Errors
-    /// [`PublishError::NotAnnounced`] once publishers have waited long enough for a process, and
-    /// [`PublishError::NotAcquainted`] once they have waited long enough for the platform.
+    /// [`PublishError::NotAnnounced`] if publishers have waited too long for a process, and
+    /// [`PublishError::NotAcquainted`] if they have waited too long for the platform.
     pub(super) fn await_announcements(
         &mut self,
         turn: Turn<'_>,
@@ -146,7 +146,7 @@ impl Exchange {
             let until = *peer.awaited_until.get_or_insert(time + limit);
             if until <= time {
                 let process = peer.identity.clone();
-                // One publisher is told. A process that keeps silent on purpose must not stop the others.
+                // Only one publisher is told. A process that keeps silent on purpose must not stop the others.
                 self.excuse(index);
                 return Err(PublishError::NotAnnounced {
                     process,
@@ -170,7 +170,7 @@ impl Exchange {
     }
 
     /// Forgets one subscription of a process that was away, or all of them: the events that they miss are no longer
-    /// counted. Returns the forgotten subscription if `id` names it.
+    /// counted. If `id` names one, returns it.
     pub(super) fn forget_away(
         &mut self,
         index: u32,
@@ -194,7 +194,7 @@ impl Exchange {
         last
     }
 
-    /// Publishers go on without the announcements of a process, until it is heard again.
+    /// Lets publishers go on without the announcements of a process, until it is heard again.
     pub(super) fn excuse(&mut self, index: u32) {
         if let Some(peer) = self.peers.get_mut(index) {
             peer.is_excused = true;
@@ -217,10 +217,9 @@ impl Exchange {
         }
     }
 
-    /// Gives a process up: its unacknowledged frames are reported, its announcements are forgotten, and the two
-    /// processes begin a new session.
+    /// Gives a process up: reports its unacknowledged frames, forgets its announcements, and begins a new session.
     pub(super) fn lose(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
-        // It belongs to the session that ends.
+        // The row belongs to the session that ends.
         self.end_row(now);
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -252,7 +251,7 @@ impl Exchange {
             subscription.gate.open_all();
         }
         self.changes.note_all();
-        // The events of its members go to others.
+        // The events of the process's members go to other members.
         for kept in kept.into_iter().filter(|kept| kept.share.is_none()) {
             self.report(kept, &identity, reason);
         }
@@ -271,13 +270,13 @@ impl Exchange {
         self.serve_groups(now);
     }
 
-    /// How many other processes hear the announcements.
+    /// The number of other processes that hear announcements.
     pub(super) fn introduced(&self) -> usize {
         let introduced = |peer: &&Peer| peer.is_introduced();
         self.peers.values().filter(introduced).count()
     }
 
-    /// A new session with a process has begun. All subscriptions are announced to that process.
+    /// Begins a new session with a process, and announces all subscriptions to it.
     pub(super) fn begin(&mut self, index: u32, now: Now) {
         let processes = self.introduced();
         let Some(peer) = self.peers.get_mut(index) else {
@@ -309,7 +308,7 @@ impl Exchange {
         let receiver = match Frame::decode(&kept.parcel.head) {
             Ok(Frame::Event { head, .. }) => match head.mechanism {
                 HeadMechanism::Message { receiver } => receiver.to_owned(),
-                // The requester hears that there was no answer.
+                // The requester learns that there was no answer.
                 HeadMechanism::Request { .. } => return,
                 _ => head.channel.to_owned(),
             },

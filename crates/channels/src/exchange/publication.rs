@@ -14,7 +14,7 @@ use crate::path::ChannelPath;
 use crate::qos::Qos;
 use crate::sealed::Reader;
 
-/// The reason why a message was not put on a channel. Later faults come to the publisher as a `failure` message.
+/// The reason why a message was not put on a channel. Later faults come back to the publisher as a `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PublishError {
     /// The agent may not publish there.
@@ -64,7 +64,7 @@ pub enum PublishError {
         /// How long the platform was waited for.
         seconds: u64,
     },
-    /// There is no open request to answer: this subscription took no such request, answered it before, or is too late.
+    /// There is no such open request: this subscription did not take it, has answered it, or is too late.
     #[error(
         "there is no open request to answer: it was answered, has expired, or was not taken by this subscription"
     )]
@@ -86,7 +86,7 @@ pub enum PublishError {
     /// The message expires before it can be handed out.
     #[error("the message has already expired, or expires before it becomes valid")]
     Expired,
-    /// A message that is another agent's.
+    /// The message names another agent as its sender.
     #[error(
         "agent {agent} sent a message whose sender is {claimed}: an agent sends under its own name only"
     )]
@@ -101,7 +101,7 @@ pub enum PublishError {
         "agent {0} cannot publish: it has left this process, or has thousands of failure notices unread"
     )]
     Barred(Arc<str>),
-    /// The persistent event was not signed, and it or the platform is at level `signed`.
+    /// The persistent event must be signed, because it or the platform is at level `signed`, and the agent cannot sign.
     #[error("agent {agent} cannot have an event kept, because it cannot sign it: {reason}")]
     NotSigned {
         /// The publishing agent.
@@ -117,10 +117,10 @@ pub enum PublishError {
         /// The reason.
         why: String,
     },
-    /// A level that is too weak.
+    /// The level asked for is too weak.
     #[error(transparent)]
     Downgrade(#[from] sealbus_bus::Downgrade),
-    /// The level of the event, the channel or the platform is `sealed`, and it was not sealed.
+    /// The event must be sealed, because of its level or that of the channel or the platform, and cannot be.
     #[error("agent {agent} cannot seal what it puts on {channel}: {reason}")]
     NotSealed {
         /// The publishing agent.
@@ -130,10 +130,10 @@ pub enum PublishError {
         /// Why.
         reason: NotSealed,
     },
-    /// The QoS asked for cannot be had.
+    /// The QoS asked for is not available.
     #[error(transparent)]
     Unavailable(#[from] crate::qos::UnavailableQos),
-    /// The log does not take it.
+    /// The log did not take the event.
     #[error("the event is not kept: {0}")]
     NotKept(NotKept),
     /// The event was published, but not acknowledged by all.
@@ -141,7 +141,7 @@ pub enum PublishError {
     Unacknowledged {
         /// Why an acknowledgement will not come.
         reason: UndeliverableReason,
-        /// Where the event was given to.
+        /// The receivers that the event was given to.
         reach: Reach,
     },
 }
@@ -149,14 +149,14 @@ pub enum PublishError {
 /// The receivers of a publication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Subscriptions of this process that it was put into.
+    /// The subscriptions of this process that have it.
     pub here: usize,
-    /// Other processes it was sent to.
+    /// The other processes that it was sent to.
     pub processes: usize,
-    /// Groups of subscriptions, of each of which one member gets it. They count neither in `here` nor in `processes`.
+    /// Groups of subscriptions. One member of each gets it. They count neither in `here` nor in `processes`.
     pub groups: usize,
-    /// The place in the log, if the channel is persistent. Subscriptions that read the event from the log count neither
-    /// in `here` nor in `processes`.
+    /// The place in the log, if the channel is persistent. Subscriptions that read logs count neither in `here` nor in
+    /// `processes`.
     pub kept: Option<LogPlace>,
 }
 
@@ -165,21 +165,21 @@ pub(crate) struct Publication<'a> {
     pub(crate) publisher: &'a Arc<str>,
     pub(crate) channel: &'a ChannelPath,
     pub(crate) qos: &'a Qos,
-    /// With its sender filled in.
+    /// The message, with its sender filled in.
     pub(crate) message: &'a Arc<AclMessage>,
-    /// The number in the log and the time of publication, if the event was kept before.
+    /// The number in the log and the time of publication, if the event was kept already.
     pub(crate) kept: Option<(u64, Moment)>,
     /// The listener for acknowledgements.
     pub(crate) receipt: Option<&'a Arc<Receipt>>,
     pub(crate) turn: Turn<'a>,
 }
 
-/// A sender whose turn it is, ahead of those that wait at a gate.
+/// A sender that has its turn, ahead of those that wait at a gate.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Turn<'a> {
     /// The number of the agent that publishes or answers.
     agent: u64,
-    /// The gate at which it has waited.
+    /// The gate at which the sender has waited.
     gate: Option<&'a Arc<Gate>>,
 }
 
@@ -197,23 +197,23 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether it has to wait behind others at this gate.
+    /// Whether the sender must wait behind others at this gate.
     pub(super) fn is_behind_others_at(self, gate: &Arc<Gate>) -> bool {
         !self.gate.is_some_and(|own| Arc::ptr_eq(own, gate)) && gate.is_crowded_for(self.agent)
     }
 }
 
-/// Whether there was room.
+/// The outcome of an attempt: done, or the reason to wait.
 pub(crate) enum Attempt<T> {
     Done(T),
-    /// There is none: wait at the gate.
+    /// There is no room: wait at this gate.
     Full(Arc<Gate>),
-    /// It is sealed, and the keys of these readers must be looked up first.
+    /// The message must be sealed, and the keys of these readers must be looked up first.
     Unknown(Vec<Reader>),
 }
 
 impl<T> Attempt<T> {
-    /// The same, with another result.
+    /// The same attempt, with another result.
     pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Attempt<U> {
         match self {
             Self::Done(done) => Attempt::Done(change(done)),

@@ -139,7 +139,7 @@ impl Exchange {
         }
         self.note_failed_filters(&targets, std::mem::take(&mut chosen.failed), now);
         self.note_passed(&header, publication, &targets, &chosen, now);
-        // Kept and other events of a channel are numbered apart.
+        // Events that are kept and other events of a channel are numbered separately.
         let counts = &targets.counts;
         match publication.kept {
             None => counts.published.store(number, Ordering::Relaxed),
@@ -179,7 +179,7 @@ impl Exchange {
         Ok(Attempt::Done((reach, chosen, targets)))
     }
 
-    /// The subscriptions it is for.
+    /// The subscriptions that get the message.
     fn choose(
         &self,
         header: &ChannelHeader,
@@ -287,7 +287,8 @@ impl Exchange {
                             && it.subscription.agent != *publisher
                             && sieve.passes_there(at, it.id, it.subscription.filter.as_ref())
                     };
-                    // A process evaluates its costly filters itself, and declines for those that do not pass.
+                    // A process evaluates its costly filters itself, and declines for subscriptions whose filters the
+                    // request does not pass.
                     let asked: Vec<&There> =
                         there.subscriptions.iter().filter(|it| asked(it)).collect();
                     chosen.name(at, &asked);
@@ -299,7 +300,7 @@ impl Exchange {
         Ok(chosen)
     }
 
-    /// Puts an event of this process into a queue of it.
+    /// Puts an event of this process into the queue of one of its subscriptions.
     fn hand_over(
         &mut self,
         consumer: &Arc<Consumer>,
@@ -324,7 +325,7 @@ impl Exchange {
         source: Source,
         now: Now,
     ) -> PutOutcome {
-        // Those before it come first.
+        // The events of the row came earlier.
         self.end_row(now);
         self.await_moments(&event.header, now);
         let mut aftermath = Aftermath::default();
@@ -340,7 +341,7 @@ impl Exchange {
         put
     }
 
-    /// Looks at the queues when an event becomes valid or expires.
+    /// Has the queues searched when the event becomes valid or expires.
     pub(super) fn await_moments(&mut self, header: &ChannelHeader, now: Now) {
         if header.expiry.is_some() || header.valid_from.is_some() {
             let moments = [header.valid_from, header.expiry];
@@ -348,7 +349,8 @@ impl Exchange {
         }
     }
 
-    /// Events were put into the queue of a subscription. `from`: the process that waits until they have been read.
+    /// Follows up on events that were put into the queue of a subscription. `from`: the process that waits until they
+    /// have been read.
     pub(super) fn have_put(
         &mut self,
         subscription: u32,

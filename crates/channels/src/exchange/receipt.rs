@@ -1,11 +1,11 @@
-//! Receipts: a publisher waits at a receipt for acknowledgements.
+//! Receipts: a publisher waits at one for acknowledgements.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use sealbus_bus::{UndeliverableReason, until};
 
-/// The acknowledgements of one event, from each process it went to.
+/// The acknowledgements of one event, from each process that it went to.
 #[derive(Debug, Default)]
 pub(crate) struct Receipt {
     state: Mutex<State>,
@@ -14,18 +14,18 @@ pub(crate) struct Receipt {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Acknowledgements that are missing.
+    /// The number of missing acknowledgements.
     missing: usize,
     failed: Option<UndeliverableReason>,
 }
 
 impl Receipt {
-    /// One more process is to acknowledge.
+    /// Expects the acknowledgement of one more process.
     pub(super) fn expect(&self) {
         self.state.lock().missing += 1;
     }
 
-    /// A process has acknowledged.
+    /// Notes that a process has acknowledged the event.
     pub(super) fn acknowledge(&self) {
         let mut state = self.state.lock();
         state.missing = state.missing.saturating_sub(1);
@@ -36,7 +36,7 @@ impl Receipt {
         }
     }
 
-    /// A process will not acknowledge.
+    /// Notes that a process will not acknowledge the event.
     pub(super) fn fail(&self, reason: &UndeliverableReason) {
         self.state
             .lock()
@@ -54,7 +54,7 @@ impl Receipt {
     /// Waits for all acknowledgements.
     ///
     /// # Errors
-    /// The first reason for which a process did not take the event.
+    /// The reason of the first process that did not take the event.
     pub(crate) async fn wait(&self) -> Result<(), UndeliverableReason> {
         until(&self.news, || self.outcome()).await
     }

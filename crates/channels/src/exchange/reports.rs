@@ -21,7 +21,7 @@ pub struct ChannelReport {
     pub published: u64,
     /// Events, messages and requests that came from other processes.
     pub received: u64,
-    /// Best-effort events that were not sent to a process for want of room, counted for each process.
+    /// Best-effort events that a process had no room for and did not get, counted for each process.
     pub dropped: u64,
     /// How often a subscription's filter could not be evaluated for messages that agents of this process put on the
     /// channel.
@@ -37,20 +37,20 @@ pub struct ChannelReport {
 pub struct SubscriptionReport {
     /// Its agent.
     pub agent: Arc<str>,
-    /// The process it is in; `None`: this one.
+    /// The process of the subscription; `None` if it is this one.
     pub process: Option<Identity>,
     /// The channels.
     pub pattern: ChannelPattern,
-    /// Its filter; empty: none.
+    /// The filter; empty if there is none.
     pub filter: String,
-    /// Its policy when it is full.
+    /// The policy when the subscription is full.
     pub policy: FlowPolicy,
-    /// Whether it answers requests.
+    /// Whether the agent answers requests.
     pub answers: bool,
-    /// The queue group whose events it shares.
+    /// The queue group that the subscription belongs to.
     pub group: Option<String>,
-    /// How often the subscription's filter could not be evaluated. For a subscription of this process, messages
-    /// published anywhere count; otherwise only messages published here.
+    /// How often the filter could not be evaluated. For a subscription of this process, messages published anywhere
+    /// count; otherwise only messages published here.
     pub filter_errors: u64,
     /// For a subscription of this process: the number and bytes of waiting events, and the counters so far.
     pub queue: Option<(usize, usize, QueueCounters)>,

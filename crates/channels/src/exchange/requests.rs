@@ -28,15 +28,15 @@ pub(super) struct Asking {
     pub(super) declined: Vec<Arc<str>>,
     pub(super) collector: Arc<Collector>,
     pub(super) channel: ChannelPath,
-    /// The least level of the answers.
+    /// The least security level of the answers.
     pub(super) level: Option<SecurityLevel>,
-    /// Answers that are wanted still.
+    /// The number of answers that are still wanted.
     pub(super) wanted: usize,
     pub(super) deadline: Duration,
 }
 
 impl Exchange {
-    /// A subscription will not answer a request.
+    /// Notes that a subscription will not answer a request.
     pub(super) fn decline(&mut self, who: (Option<u32>, u32), request: u64) {
         if request == self.next_request && who.0.is_none() {
             self.declined_at_once.push(who.1);
@@ -51,7 +51,7 @@ impl Exchange {
         }
     }
 
-    /// A process, or one of its subscriptions, will give no more answers.
+    /// Notes that a process, or one of its subscriptions, will give no more answers.
     pub(super) fn stop_awaiting(&mut self, process: Option<u32>, subscription: Option<u32>) {
         let concerned: Vec<(u64, u32)> = self
             .asking
@@ -65,7 +65,7 @@ impl Exchange {
         }
     }
 
-    /// No more answers to a request are wanted, or can come.
+    /// Ends a request: no more answers to it are wanted, or can come.
     pub(crate) fn end_request(&mut self, request: u64) {
         if let Some(asking) = self.asking.remove(&request) {
             let mut unanswered: Vec<_> = asking.declined;
@@ -75,8 +75,7 @@ impl Exchange {
         }
     }
 
-    /// Asks all agents on the channel that answer requests. The request is over after `within`, or with `first`
-    /// answers.
+    /// Asks all agents on the channel that answer requests. The request ends after `within`, or with `first` answers.
     pub(crate) fn request(
         &mut self,
         publication: &Publication<'_>,
@@ -88,7 +87,7 @@ impl Exchange {
             return Err(PublishError::TooManyRequests(self.asking.len()));
         }
         let id = self.next_request;
-        // Nobody needs to see it after the answers are due.
+        // The request has no use after its answers are due.
         let due = now.moment.plus(within);
         let mut qos = *publication.qos;
         let expiry = qos
@@ -233,7 +232,7 @@ impl Exchange {
         Ok(Attempt::Done(()))
     }
 
-    /// The subscription declines to answer a request that it has taken.
+    /// Declines to answer a request that the subscription has taken.
     pub(crate) fn decline_request(
         &mut self,
         consumer: &Arc<Consumer>,
@@ -249,7 +248,7 @@ impl Exchange {
         }
     }
 
-    /// Hands an answer to the requester, if the answer is awaited.
+    /// Hands an answer to the requester, if it is awaited.
     pub(super) fn take_answer(
         &mut self,
         process: Option<u32>,

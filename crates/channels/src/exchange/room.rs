@@ -1,5 +1,5 @@
-//! Room for published events: the receivers that a publisher waits for, the length of the wait, and the receivers that
-//! events pass by after it.
+//! Room for published events: the receivers that a publisher waits for, how long it waits, and the receivers that
+//! events then pass by.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::qos::Reliability;
 use sealbus_bus::Gate;
 
 impl Exchange {
-    /// The gate to wait at, if a receiver has no room. An event passes by a subscription that has made its publishers
-    /// wait for too long.
+    /// The gate to wait at, if a receiver has no room. If a subscription has made its publishers wait too long, the
+    /// event passes it by.
     pub(super) fn full(
         &mut self,
         chosen: &mut Chosen,
@@ -69,7 +69,7 @@ impl Exchange {
         None
     }
 
-    /// The same in other processes.
+    /// As [`full`](Self::full), for the receivers in other processes.
     fn full_there(
         &mut self,
         chosen: &mut Chosen,
@@ -79,7 +79,7 @@ impl Exchange {
         now: Now,
     ) -> Option<Arc<Gate>> {
         let turn = publication.turn;
-        // By their place among the chosen processes.
+        // Each with the place of its process among the chosen ones.
         let mut stalled: Vec<(usize, u32)> = Vec::new();
         for (place, there) in chosen.there.iter().enumerate() {
             let of_peer = targets.there.get(there.at)?;
@@ -91,7 +91,7 @@ impl Exchange {
             if is_full || turn.is_behind_others_at(&peer.gate) {
                 return Some(peer.gate.clone());
             }
-            // Charged entries are sorted as the subscriptions are.
+            // The charged subscriptions are sorted in the same order.
             let mut subscriptions = of_peer.subscriptions.iter();
             for id in there.charged.iter().flat_map(|ids| ids.iter()) {
                 let Some(it) = subscriptions.find(|it| it.id == *id) else {
@@ -119,8 +119,8 @@ impl Exchange {
         None
     }
 
-    /// Removes subscriptions of other processes, by the place of the process and their number, from the receivers of an
-    /// event.
+    /// Removes subscriptions of other processes from the receivers of an event: each is given by the place of its
+    /// process and its number.
     fn leave_out(
         &mut self,
         chosen: &mut Chosen,
@@ -139,7 +139,7 @@ impl Exchange {
                 continue;
             }
             let is_all = there.named.is_empty();
-            // A frame that names subscriptions goes past their filters, which only their process has evaluated.
+            // A frame that names subscriptions skips their filters, which only their own process has evaluated.
             let must_pass_all = is_all && has_filters(of_peer);
             let reads_it = |it: &There| is_kept && it.subscription.reads_logs;
             let is_named = |it: &There| is_all || there.named.contains(&it.id);
@@ -156,7 +156,8 @@ impl Exchange {
         }
     }
 
-    /// Counts a published event for the subscriptions that it passed by, and for those of processes that are away.
+    /// Counts a published event for the subscriptions that it passed by, and for the subscriptions of processes that
+    /// are away.
     pub(super) fn note_passed(
         &mut self,
         header: &ChannelHeader,
@@ -206,7 +207,7 @@ impl Exchange {
         }
     }
 
-    /// Tells a process how many events passed one of its subscriptions by.
+    /// Tells a process how many events have passed one of its subscriptions by.
     pub(super) fn tell_missed(&mut self, index: u32, subscription: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -223,7 +224,7 @@ impl Exchange {
         }
     }
 
-    /// Tells a process that asks for it the credit that the subscriptions of this process give.
+    /// Tells a process that asks how much credit the subscriptions of this process give.
     pub(super) fn tell_credit(&mut self, index: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

@@ -1,7 +1,8 @@
-//! Events of one process that come together and are for the same subscriptions. Each subscription gets them in one go: a lock
-//! and a wake-up for each event and each subscription would cost more than the events.
+//! Rows: events of one process that come together for the same subscriptions. Each subscription gets them in one go,
+//! because a lock and a wake-up for each event and subscription would cost more than the events.
 //!
-//! The row ends before all that looks at the queues or adds to them. An acknowledgement, for one, names the events in them.
+//! The row ends before anything that looks at the queues or adds to them. For example, an acknowledgement names the
+//! events in them.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -20,7 +21,7 @@ use crate::queue::QueueTerms;
 /// The most events in a row.
 const LONGEST: usize = 128;
 
-/// The fewest events that subscriptions share. Fewer are put into each queue: they cost less than the row.
+/// The fewest events that subscriptions share. Fewer events are put into each queue, which costs less than a row.
 const SHORTEST_SHARED: usize = 4;
 
 /// An event in a row.
@@ -28,21 +29,21 @@ pub(super) struct RowEvent {
     pub(super) event: ReceivedEvent,
     /// The number of its frame.
     pub(super) number: u64,
-    /// The notice for its publisher.
+    /// The notice that tells its publisher when the event was taken.
     pub(super) note: Option<Arc<TakenNote>>,
 }
 
-/// A row that its subscriptions share. Its events have one priority, and none has a time of its own.
+/// A row that its subscriptions share. Its events have the same priority, and no time of their own.
 pub(super) struct SharedRow {
     pub(super) from: PeerKey,
     pub(super) priority: Priority,
-    /// The bytes that all events count as.
+    /// The bytes that all its events count as.
     pub(super) cost: usize,
     pub(super) events: Vec<RowEvent>,
 }
 
 impl SharedRow {
-    /// The row of these events, if they can be shared.
+    /// Makes a row of these events, if they can be shared.
     fn take(from: PeerKey, events: &mut Vec<RowEvent>) -> Option<Arc<Self>> {
         let priority = events.first()?.event.header.qos.priority;
         let is_plain = |it: &RowEvent| {
@@ -65,23 +66,23 @@ impl SharedRow {
     }
 }
 
-/// Events that were taken and that their subscriptions do not have yet.
+/// Events that were taken here and that their subscriptions do not have yet.
 #[derive(Default)]
 pub(super) struct EventRow {
-    /// Their process.
+    /// The process of the events.
     from: Option<PeerKey>,
     consumers: Vec<Arc<Consumer>>,
     events: Vec<RowEvent>,
 }
 
-/// Whether these subscriptions may get an event in a row with others. All push back, so that none of their queues is ever
-/// full, and none gets the event twice.
+/// Whether these subscriptions may get events in rows. All push back, so that no queue is ever full and no subscription
+/// gets an event twice.
 pub(super) fn take_rows(consumers: &[&Arc<Consumer>]) -> bool {
     consumers.iter().all(|it| it.pushes_back())
         && consumers.is_sorted_by(|one, next| one.id < next.id)
 }
 
-/// Why an event is not taken that its process had no credit for.
+/// The reason why an event is refused for which its process had no credit.
 pub(super) fn beyond_credit(agent: &str) -> ExplainedRefusal {
     ExplainedRefusal {
         reason: RefusalReason::OverLimit,
@@ -90,7 +91,7 @@ pub(super) fn beyond_credit(agent: &str) -> ExplainedRefusal {
 }
 
 impl Exchange {
-    /// Adds an event to the row. Its subscriptions [take rows](take_rows).
+    /// Adds an event to the row. Its subscriptions must [take rows](take_rows).
     pub(super) fn join_row(
         &mut self,
         from: PeerKey,
@@ -126,7 +127,7 @@ impl Exchange {
         } = mem::take(&mut self.row);
         let shared = SharedRow::take(from, &mut events);
         let single = shared.as_ref().map_or(&events, |shared| &shared.events);
-        // The events that somebody does not take, by their place, each with the last agent that does not.
+        // The events that an agent does not take, by place, each with the last such agent.
         let mut beyond = BTreeMap::new();
         for consumer in consumers.drain(..) {
             let mut aftermath = Aftermath::default();
@@ -162,7 +163,7 @@ impl Exchange {
         };
     }
 
-    /// Refuses an event that its process had no credit for.
+    /// Refuses an event for which its process had no credit.
     fn refuse_beyond(&mut self, from: PeerKey, event: &RowEvent, agent: &str, now: Now) {
         let refused = beyond_credit(agent);
         let RowEvent { event, number, .. } = event;

@@ -1,8 +1,8 @@
-//! The cost of channels on platforms of many processes, by simulation: how many frames and bytes cross between processes, and
-//! how often a process wakes up.
+//! The cost of channels on platforms of many processes, by simulation: the frames and bytes between processes, and how
+//! often a process wakes up.
 //!
-//! The processes that publish hear the subscriptions of all others. All other pairs of processes have nothing to say to each
-//! other. `SEALBUS_PROCESSES=1000 cargo test -p sealbus-channels --lib scale -- --nocapture` prints the counts.
+//! Processes that publish hear of the subscriptions of all others. All other pairs of processes have nothing to say to
+//! each other. `SEALBUS_PROCESSES=1000 cargo test -p sealbus-channels --lib scale -- --nocapture` prints the counts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,11 +19,11 @@ use super::*;
 use crate::path::ChannelPath;
 use crate::qos::Qos;
 
-/// The processes that publish.
+/// The number of processes that publish.
 const PUBLISHERS: usize = 10;
-/// The subscriptions of each process.
+/// The number of subscriptions of each process.
 const SUBSCRIPTIONS: usize = 10;
-/// How long a frame is under way.
+/// How long a frame travels.
 const WAY: Duration = Duration::from_millis(1);
 
 /// The events counted in a part of the simulation.
@@ -33,7 +33,7 @@ struct Counts {
     bytes: u64,
     /// How often a process was woken by its clock.
     ticks: u64,
-    /// How many other processes were looked at then.
+    /// How many other processes were looked at in these ticks.
     looks: u64,
 }
 
@@ -153,12 +153,12 @@ impl Platform {
         result
     }
 
-    /// Lets everything happen that happens within `time`. Returns the counts, and the time at which the last frame
+    /// Simulates everything that happens within `time`. Returns the counts, and the time at which the last frame
     /// arrived.
     fn run(&mut self, time: Duration) -> (Counts, Duration) {
         let began = self.now;
         let before = std::mem::take(&mut self.counts);
-        // Frames that were put on the line before count as well.
+        // Frames that were sent before count as well.
         self.counts.frames = before.frames;
         self.counts.bytes = before.bytes;
         let mut last = Duration::ZERO;
@@ -245,7 +245,7 @@ impl Platform {
     }
 }
 
-/// The counts of a platform of this many processes: until all publishers know all subscriptions; for one more
+/// The counts for a platform of this many processes: until all publishers know all subscriptions; for one more
 /// subscription; for an event of each publisher; and for a minute in which nothing happens.
 fn costs(count: usize) -> [Counts; 4] {
     let mut platform = Platform::new(count);
@@ -302,7 +302,7 @@ fn the_cost_grows_with_the_number_of_processes_and_not_with_its_square() {
         Counts::default(),
         "nothing happens, and processes wake up"
     );
-    // Three times the processes may cost three times as much, and a little more.
+    // Three times as many processes may cost three times as much, and a little more.
     for (few, many) in few.iter().zip(&many) {
         for (few, many) in [
             (few.frames, many.frames),

@@ -122,7 +122,7 @@ impl Scene {
         self.exchanges[at].subscribe(&agent, options, now).unwrap()
     }
 
-    /// Subscriptions with filters that cost publishers too much together.
+    /// Makes subscriptions whose filters together cost publishers too much.
     fn subscribe_costly(&mut self, at: usize) {
         let now = self.now();
         // Each filter looks at every item of a long list many times over.
@@ -178,7 +178,7 @@ impl Scene {
         (0..100_000).take_while(|_| !self.waits()).count()
     }
 
-    /// Lets time pass in steps. After each step carries all frames between the first process and the others.
+    /// Lets time pass in steps. After each step, carries all frames between the first process and the others.
     fn pass(&mut self, time: Duration) {
         let until = self.time + time;
         while self.time < until {
@@ -257,7 +257,7 @@ fn a_process_that_never_announces_itself_is_named() {
     // An event without promises is sent.
     let attempt = scene.publish(Reliability::BestEffort);
     assert!(matches!(attempt, Ok(Attempt::Done(_))));
-    // It stops nobody else, and is waited for once it is heard.
+    // It stops no other process, and publishers wait for it again once it is heard.
     scene.reaches(0);
     scene.subscribe(2, "/dates");
     scene.carry(0, 2);
@@ -279,7 +279,7 @@ fn a_publisher_waits_until_the_platform_has_told_of_the_other_processes() {
     assert_eq!(alarm, Some(scene.time));
     let error = scene.publish(Reliability::ExactlyOnce).err();
     assert_eq!(error, Some(PublishError::NotAcquainted { seconds: 30 }));
-    // An event without promises is sent to those that are known.
+    // An event without promises is sent to the known subscriptions.
     let attempt = scene.publish(Reliability::BestEffort);
     assert!(matches!(attempt, Ok(Attempt::Done(reach)) if reach.processes == 0));
     let now = scene.now();
@@ -369,7 +369,7 @@ fn costly_filters_are_paid_for_by_the_process_that_has_them() {
     scene.carry(0, 1);
     scene.carry(0, 2);
     scene.reaches(2);
-    // The event went to all of the subscriptions, in one frame that names none. Nothing failed here.
+    // The event went to all of the subscriptions, in one frame that names none. No filter failed here.
     let index = scene.exchanges[0]
         .index_of(&scene.identities[1].clone())
         .unwrap();
@@ -448,7 +448,7 @@ fn a_slow_subscription_that_takes_a_little_is_waited_for() {
     while !scene.waits() {
         scene.carry(0, 1);
     }
-    // Each step takes far less than half a window, which the subscription does not report unasked.
+    // Each step takes far less than half a window, so the subscription reports none unasked.
     for _ in 0..12 {
         scene.take(1, &slow, 1);
         scene.pass(Duration::from_secs(20));

@@ -1,5 +1,5 @@
-//! Sealed events at both ends: the publisher's process seals to all that may read the channel, and those that the event is for
-//! get it; a subscriber's process opens it for each of its agents.
+//! Sealed events at both ends. The publisher's process seals an event to all agents that may read the channel, and
+//! sends it to those whose subscriptions want it. A subscriber's process opens it for each of its agents.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::sealed::{Needs, OpenedPart, PartKind, SealedPart, Unsealed, outline};
 
 /// The result of opening a message that arrived.
 pub(super) enum Opening {
-    /// It is not sealed.
+    /// The message is not sealed.
     Plain,
-    /// A change of a group. The agents that could not take it, each with the reason.
+    /// A change of a group, and the reasons of the agents that could not take it.
     Change(Vec<String>),
-    /// An event, the agents that opened it, and why the others did not.
+    /// An event, the agents that opened it, and the reasons why the others did not.
     Event(Option<Opened>, BTreeSet<Arc<str>>, Vec<String>),
 }
 
@@ -42,15 +42,15 @@ pub(super) struct LookUps {
 }
 
 impl Exchange {
-    /// The readers whose keys must be looked up so that events of queue groups can be sealed to them. Each look-up ends with
-    /// [`looked_up`](Self::looked_up).
+    /// The readers whose keys must be looked up before events of queue groups can be sealed to them. Each look-up ends
+    /// with [`looked_up`](Self::looked_up).
     pub(crate) fn take_look_ups(&mut self) -> Vec<Reader> {
         let wanted = std::mem::take(&mut self.look_ups.wanted);
         self.look_ups.under_way.extend_from_slice(&wanted);
         wanted
     }
 
-    /// The keys of these readers were looked up.
+    /// Notes that the keys of these readers were looked up.
     pub(crate) fn looked_up(&mut self, readers: &[Reader], now: Now) {
         self.look_ups.under_way.retain(|it| !readers.contains(it));
         let is_meant = |agent: &str| readers.iter().any(|it| *it.agent == *agent);
@@ -68,14 +68,14 @@ impl Exchange {
         self.declared.qos(path).level
     }
 
-    /// Whether all that an agent writes is sealed on this platform.
+    /// Whether everything that an agent writes on this platform is sealed.
     fn seals_all(&self, author: &str) -> bool {
         let sealer = self.sealer.as_ref();
         sealer.is_some_and(|sealer| sealer.is_for_all() && !sealer.is_of_platform(author))
     }
 
-    /// Whether something must be sealed, on a channel for which the platform declares this level. Only events that nobody
-    /// keeps can be.
+    /// Whether an event must be sealed, on a channel for which the platform declares this level. Only events that are
+    /// not kept can be sealed.
     ///
     /// # Errors
     /// If it must be sealed, and cannot be.
@@ -128,7 +128,7 @@ impl Exchange {
                 since: it.subscription.since,
             }));
         }
-        // An agent that moves may be in two processes: the one where it came last counts.
+        // An agent that moves may be in two processes. The one to which it came last counts.
         fn order(it: &Reader) -> (&str, Option<Timestamp>, u64) {
             (&it.agent, it.since, it.session)
         }
@@ -202,7 +202,7 @@ impl Exchange {
                 let new: Vec<_> = readers.into_iter().filter(is_new).collect();
                 wanted.extend(new);
                 let agent = member.as_deref().unwrap_or_default();
-                // A look-up that failed before says more.
+                // The reason of an earlier failed look-up is more useful.
                 let earlier = self.groups.held(share).and_then(|it| it.reason.clone());
                 return Err(earlier.unwrap_or_else(|| {
                     refused(format!(
@@ -250,7 +250,7 @@ impl Exchange {
                     continue;
                 };
                 let reading = there.subscriptions.iter().filter(|it| reads_events(it));
-                // Any of an agent's subscriptions may end meanwhile. The agent takes the change once.
+                // Any of an agent's subscriptions may end in the meantime, so all are named. The agent takes the change once.
                 let named: Vec<&There> = reading
                     .filter(|it| change.readers.contains(&it.subscription.agent))
                     .collect();
@@ -263,7 +263,7 @@ impl Exchange {
                     };
                     let parcel = encoded.parcel(publisher, stamp, &head, &part);
                     let kept = KeptFrame {
-                        // Its author learns of lost events, not of lost changes.
+                        // The author is told of lost events, but not of lost changes.
                         is_settled: true,
                         ..KeptFrame::new(parcel)
                     };
@@ -278,7 +278,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The event does not go to readers that it was not sealed to. Its publisher is told once of each.
+    /// Removes the readers that the event was not sealed to. Its publisher is told once of each.
     pub(super) fn leave_out_readers(
         &mut self,
         publication: &Publication<'_>,
@@ -323,7 +323,7 @@ impl Exchange {
         }
     }
 
-    /// Opens a message of another process for the agents here that it is for.
+    /// Opens a message of another process for the agents here that get it.
     pub(super) fn open(
         &self,
         author: &str,
@@ -374,7 +374,7 @@ impl Exchange {
         })
     }
 
-    /// Agents of another process could not open something: they join the group of its author anew.
+    /// Agents of another process could not open a message. They join the group of its author anew.
     pub(super) fn was_not_opened(&mut self, index: u32, number: u64) {
         let (Some(peer), Some(sealer)) = (self.peers.get_mut(index), &self.sealer) else {
             return;
@@ -397,7 +397,7 @@ impl Exchange {
     }
 }
 
-/// Whether a subscription gets events, alone or with others of its group.
+/// Whether a subscription gets events, alone or as a member of a group.
 fn reads_events(it: &There) -> bool {
     it.uses.sees || it.uses.shares
 }

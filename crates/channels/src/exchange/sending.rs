@@ -11,7 +11,7 @@ use crate::frame::{self, Frame, HeadMechanism};
 use sealbus_bus::{LostFrame, UndeliverableReason};
 
 impl Exchange {
-    /// A process that has frames to send, or had some when it was marked. Each call returns another process.
+    /// A process that has frames to send, or had some when it was marked. Each call returns another one.
     pub(crate) fn next_ready(&mut self) -> Option<u32> {
         let index = self.ready.pop_front()?;
         if let Some(peer) = self.peers.get_mut(index) {
@@ -58,7 +58,8 @@ impl Exchange {
         }
     }
 
-    /// The transport can never take the frame. Its publisher is told, and the other process learns that nothing comes.
+    /// The transport can never take the frame. Its publisher is told, and the other process learns that the frame will
+    /// not come.
     pub(crate) fn impossible(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -163,7 +164,7 @@ impl Exchange {
         }
     }
 
-    /// Soon sends the frame `number` again, with all later ones: frames often come back one by one.
+    /// Schedules the frame `number` and all later ones to be sent again soon, because frames often come back one by one.
     fn send_again(&mut self, index: u32, number: u64, now: Now) {
         if let Some(peer) = self.peers.get_mut(index) {
             let first = peer.again_from.map_or(number, |first| first.min(number));

@@ -9,7 +9,8 @@ use super::{Exchange, Now};
 use crate::frame::Frame;
 
 impl Exchange {
-    /// A process makes this process keep ever more answers and acknowledges none. The frames kept for it are given up.
+    /// Breaks off a session with a process that makes this one keep ever more answers and acknowledges none. The frames
+    /// kept for it are given up.
     pub(super) fn break_off(&mut self, index: u32, now: Now) -> ExplainedRefusal {
         let explanation = "it asks on and on, and acknowledges none of the answers";
         let reason = UndeliverableReason::Refused {
@@ -34,7 +35,7 @@ impl Exchange {
         };
         let at = peer.incoming.deadline();
         if at.is_some_and(|at| at <= now.since_start) {
-            // An acknowledgement names what waits in the queues.
+            // An acknowledgement names the events that wait in the queues.
             self.end_row(now);
             self.acknowledge(index);
             self.mark_ready(index);
@@ -43,7 +44,7 @@ impl Exchange {
         }
     }
 
-    /// Tells a process which of its frames have come, and which of those have been read.
+    /// Tells a process which of its frames have come, and the events of which have been read.
     pub(super) fn acknowledge(&mut self, index: u32) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -62,8 +63,8 @@ impl Exchange {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
-        // The hello comes from a former life of the process. The present one hears the known epochs, and takes a higher
-        // epoch if its clock was set back.
+        // The hello comes from an earlier life of the process. The present one is told the known epochs, and takes a
+        // higher epoch if its clock was set back.
         if from < peer.epoch {
             return self.correct(index, now);
         }
@@ -101,12 +102,12 @@ impl Exchange {
         } else if to == peer.own_epoch {
             peer.is_heard = true;
         } else {
-            // The process does not know the epoch of this process yet, or no longer.
+            // The process does not know the epoch of this process yet, or knows it no longer.
             self.correct(index, now);
         }
     }
 
-    /// A process speaks in an unknown session, or does not know the epochs: it is told them, at a limited rate.
+    /// Tells a process the epochs, at a limited rate, because it speaks in an unknown session or does not know them.
     pub(super) fn correct(&mut self, index: u32, now: Now) {
         let pause = self.config.greet.0;
         let Some(peer) = self.peers.get_mut(index) else {
@@ -123,7 +124,8 @@ impl Exchange {
         self.mark_ready(index);
     }
 
-    /// A process has taken all frames up to `upto`, and its agents those up to `read`. It said so behind its frame `after`.
+    /// A process has taken all frames up to `upto`, and its agents all events up to `read`. It sent this behind its
+    /// frame `after`.
     pub(super) fn acknowledged(
         &mut self,
         index: u32,

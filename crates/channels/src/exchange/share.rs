@@ -1,6 +1,6 @@
-//! Shares of queue groups: which event of a group which member has.
+//! Shares of queue groups: they show which member has which event of a group.
 
-/// A member of a queue group: its process, `None` for this one, and the number of its subscription there.
+/// A member of a queue group: its process (`None` for this one), and the number of its subscription there.
 pub(crate) type MemberKey = (Option<u32>, u32);
 
 /// An event of a group that a member has.

@@ -1,4 +1,4 @@
-//! Events of queue groups on their way: held for a group, given to a member, handled, or given to another member.
+//! Events of queue groups under way: held for a group, given to a member, handled, or given to another member.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Exchange {
         })
     }
 
-    /// A subscription of this process joins its group, if it has one.
+    /// Adds a subscription of this process to its group, if it has one.
     pub(super) fn join_group(
         &mut self,
         id: u32,
@@ -78,13 +78,13 @@ impl Exchange {
             .map_err(SubscribeError::TooManyGroups)
     }
 
-    /// A member may have room again.
+    /// Looks at the group of a member, which may have room again.
     pub(super) fn look_at_group(&mut self, member: MemberKey, now: Now) {
         self.groups.look_at(member);
         self.serve_groups(now);
     }
 
-    /// Chooses the member of a group that gets a best-effort event, which nobody holds.
+    /// Chooses the member of a group that gets a best-effort event, which is not held.
     pub(super) fn draw(
         &self,
         group: u32,
@@ -117,7 +117,7 @@ impl Exchange {
         }
     }
 
-    /// An event for a group is accepted. It waits for a member.
+    /// Holds an accepted event for a group until a member gets it.
     pub(super) fn hold(
         &mut self,
         group: u32,
@@ -165,7 +165,7 @@ impl Exchange {
         self.end_shares();
     }
 
-    /// Time has passed: events that no member may have go back to their publishers.
+    /// Gives events back to their publishers if no member has been allowed to have them for too long.
     pub(super) fn care_for_groups(&mut self, now: Now) {
         let rights = self.rights.clone();
         let may =
@@ -174,7 +174,7 @@ impl Exchange {
         self.serve_groups(now);
     }
 
-    /// A member gets an event.
+    /// Gives an event to a member.
     fn give(&mut self, share: Share, now: Now) {
         let Some(held) = self.groups.held(share) else {
             return;
@@ -182,7 +182,7 @@ impl Exchange {
         let (header, message) = (held.header.clone(), held.message.clone());
         let publisher = held.publisher.clone();
         let (process, id) = share.member;
-        // A held event is sealed anew each time it is given, to those that may read it by then.
+        // A held event is sealed anew each time it is given, to the agents that may read it then.
         let (message, inside) = match header.qos.level == Some(SecurityLevel::Sealed) {
             false => (message, None),
             true => match self.seal_share(share, &header, &publisher, &message, now) {
@@ -236,7 +236,7 @@ impl Exchange {
         self.keep_buffer(encoded);
     }
 
-    /// The process of a member has an event.
+    /// The process of a member has received an event.
     pub(super) fn share_arrived(&mut self, share: Share) {
         let wanted = self.groups.held(share).map(|held| &held.header.qos);
         if wanted.is_some_and(|qos| qos.acknowledgement != Some(Acknowledgement::ReceiverAgent))
@@ -256,7 +256,7 @@ impl Exchange {
         self.serve_groups(now);
     }
 
-    /// An event cannot come to a member, which may have had it all the same.
+    /// An event cannot reach a member, although the member may have had it.
     pub(super) fn share_returned(
         &mut self,
         share: Share,
@@ -300,7 +300,7 @@ impl Exchange {
         }
     }
 
-    /// Tells a publisher that its event did not come to all that it was for. Of a sealed event it gets the outline.
+    /// Tells a publisher that not all receivers got its event. For a sealed event the publisher gets the outline.
     pub(super) fn tell_publisher(
         &mut self,
         publisher: &Arc<str>,

@@ -15,19 +15,19 @@ use super::receipt::Receipt;
 use super::share::Share;
 use crate::frame::{self, Frame};
 
-/// The number of best-effort events that wait for the transport before the oldest is dropped.
+/// The number of best-effort events that may wait for the transport. Beyond it, the oldest is dropped.
 const DATAGRAMS: usize = 4096;
 
 /// The writer of a frame: an agent, or the process itself.
 pub(crate) type Author = Option<Arc<str>>;
 
-/// A frame on its way out. If the frame carries a long message, the head and the tail hold all bytes except the
-/// content. The content is the publisher's own, shared by all processes that it goes to.
+/// A frame on its way out. If it carries a long message, the head and the tail hold all bytes except the content. The
+/// content is the publisher's own, shared by all processes that get it.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
     /// The writer: an agent, or the process itself.
     pub(crate) author: Author,
-    /// Its head, and the beginning of the message.
+    /// The head of the frame, and the beginning of the message.
     pub(crate) head: Vec<u8>,
     /// The offset in `head` at which the message begins.
     pub(crate) message_at: usize,
@@ -35,9 +35,9 @@ pub(crate) struct Parcel {
     pub(crate) content: Bytes,
     /// The bytes after the content.
     pub(crate) tail: &'static [u8],
-    /// Whether its author signs it, also below level `signed`.
+    /// Whether the author signs it, even below level `signed`.
     pub(crate) is_signed: bool,
-    /// The outline of the event that is sealed in it, for its author if it is lost.
+    /// The outline of the event that is sealed in it, which its author gets if it is lost.
     pub(super) outline: Option<Arc<AclMessage>>,
 }
 
@@ -57,13 +57,13 @@ impl Parcel {
         }
     }
 
-    /// The ACL message it carries.
+    /// The ACL message in the frame.
     pub(super) fn message(&self) -> Bytes {
         let start = self.head.get(self.message_at..).unwrap_or_default();
         [start, &self.content, self.tail].concat().into()
     }
 
-    /// The message of which its author hears if it is lost.
+    /// The message that the author gets back if the frame is lost.
     pub(super) fn lost(&self) -> Bytes {
         let Some(outline) = &self.outline else {
             return self.message();
@@ -71,12 +71,12 @@ impl Parcel {
         let mut lost = Vec::new();
         match bitefficient::encode(outline, &mut lost) {
             Ok(()) => lost.into(),
-            // The parts of a message that was encoded can be encoded.
+            // The message was encoded before, so its parts can be encoded.
             Err(_) => self.message(),
         }
     }
 
-    /// The hash of what its author states with it; `None` if it brings no message.
+    /// The hash of the statement that the author makes with it; `None` if it carries no message.
     pub(crate) fn statement(&self) -> Option<Hash> {
         self.author.as_ref()?;
         frame::statement(&self.head, &[&self.content, self.tail])
@@ -91,15 +91,15 @@ impl Parcel {
 pub(super) struct KeptFrame {
     pub(super) parcel: Parcel,
     pub(super) receipt: Option<Arc<Receipt>>,
-    /// The event of a group that it brings. If the frame is lost, another member gets the event.
+    /// The event of a group in the frame. If the frame is lost, another member gets the event.
     pub(super) share: Option<Share>,
-    /// Subscriptions whose credit it took.
+    /// The subscriptions whose credit the frame took.
     pub(super) charged: Option<Arc<[u32]>>,
-    /// The number that it took of each.
+    /// The bytes of credit that it took of each.
     pub(super) cost: u64,
-    /// Its author knows that it was lost.
+    /// Whether the author need not be told that it was lost.
     pub(super) is_settled: bool,
-    /// If an agent does not take its event, the publisher gets it back. (No receipt and no group sees to that.)
+    /// Whether the publisher gets the event back if an agent does not take it. (Neither a receipt nor a group handles this.)
     pub(super) is_returnable: bool,
 }
 
@@ -124,22 +124,22 @@ pub(super) struct OutgoingStream {
     kept: VecDeque<KeptFrame>,
     /// The number of acknowledged frames.
     acknowledged: u64,
-    /// Acknowledged frames with events that wait for agents there, by number.
+    /// Acknowledged frames, by number, whose events wait for agents there.
     unread: VecDeque<(u64, KeptFrame)>,
     unread_bytes: usize,
     /// The number of frames that the transport has taken and that have not come back.
     sent: u64,
     bytes: usize,
     hello: Option<Parcel>,
-    /// The acknowledgement of arrived frames. It is sent behind the frame of that number, which may report a refusal.
+    /// The acknowledgement of arrived frames. It is sent behind the frame with that number, which may report a refusal.
     acknowledgement: Option<(Parcel, u64)>,
-    /// Best-effort events, with the counters that count those dropped.
+    /// Best-effort events, each with the counters for dropped ones.
     datagrams: VecDeque<(Parcel, Arc<Counts>)>,
-    /// The time of the last progress in acknowledgements, or when a frame first waited for one again.
+    /// The time of the last progress in acknowledgements, or when a frame again was the first to wait for one.
     progress: Duration,
 }
 
-/// The place of the next frame to send.
+/// The next frame to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextFrame {
     Hello,
@@ -154,12 +154,12 @@ impl OutgoingStream {
         self.acknowledged + self.kept.len() as u64 + 1
     }
 
-    /// Frames and bytes kept.
+    /// The number and the bytes of the kept frames.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.kept.len(), self.bytes)
     }
 
-    /// Frames and bytes of events that wait for agents of the other process.
+    /// The number and the bytes of events that wait for agents of the other process.
     #[cfg(test)]
     pub(super) fn unread_size(&self) -> (usize, usize) {
         (self.unread.len(), self.unread_bytes)
@@ -179,14 +179,14 @@ impl OutgoingStream {
         self.kept.push_back(kept);
     }
 
-    /// Adds a hello. It replaces one that is still waiting. All kept frames are sent again behind it: the other process
-    /// takes none before it knows the epochs.
+    /// Adds a hello, in place of one that still waits. All kept frames are sent again behind it, because the other
+    /// process takes none before it knows the epochs.
     pub(super) fn greet(&mut self, hello: &Frame<'_>) {
         self.hello = Some(Parcel::of_process(hello));
         self.sent = self.acknowledged;
     }
 
-    /// Adds an acknowledgement, which is sent behind the frame `after`. It replaces one that is still waiting.
+    /// Adds an acknowledgement, which is sent behind the frame `after`, in place of one that still waits.
     pub(super) fn push_acknowledgement(&mut self, acknowledgement: &Frame<'_>, after: u64) {
         self.acknowledgement = Some((Parcel::of_process(acknowledgement), after));
     }
@@ -227,8 +227,7 @@ impl OutgoingStream {
         self.kept.get_mut(self.index(number)?)
     }
 
-    /// The next frame to send. `is_known`: the epoch of the other process is known. Without the epoch only hellos are
-    /// sent.
+    /// The next frame to send. `is_known`: the epoch of the other process is known. Without it only hellos are sent.
     pub(super) fn peek(&self, is_known: bool) -> Option<&Parcel> {
         match self.place(is_known)? {
             NextFrame::Hello => self.hello.as_ref(),
@@ -257,7 +256,7 @@ impl OutgoingStream {
         }
     }
 
-    /// The other process has taken all frames up to `upto`. Calls `settled` for each frame that is newly taken.
+    /// The other process has taken all frames up to `upto`. Calls `settled` for each newly taken frame.
     ///
     /// # Errors
     /// If there is no such frame.
@@ -284,7 +283,7 @@ impl OutgoingStream {
         Ok(())
     }
 
-    /// Keeps an acknowledged frame until its event has been read. If there is no room, the oldest is forgotten.
+    /// Keeps an acknowledged frame until its event has been read. If there is no room, forgets the oldest one.
     pub(super) fn keep_unread(&mut self, number: u64, kept: KeptFrame, most: (usize, usize)) {
         self.unread_bytes += kept.parcel.len();
         self.unread.push_back((number, kept));
@@ -322,7 +321,7 @@ impl OutgoingStream {
         kept.skip(usize::try_from(skipped).unwrap_or(usize::MAX))
     }
 
-    /// The frame `number` has come back: it is sent again, and all later ones behind it, for they may have come too
+    /// The frame `number` has come back. It is sent again, and all later ones behind it, because they may have come too
     /// early.
     pub(super) fn send_again(&mut self, number: u64) {
         self.sent = self
@@ -331,7 +330,7 @@ impl OutgoingStream {
             .max(self.acknowledged);
     }
 
-    /// A kept frame can never be sent: a void takes its place. Returns the replaced frame.
+    /// Replaces a kept frame, which can never be sent, by a void. Returns the replaced frame.
     pub(super) fn void(&mut self, number: u64, void: Parcel) -> Option<KeptFrame> {
         let kept = self.kept(number)?;
         let former = std::mem::replace(kept, KeptFrame::new(void));
@@ -340,13 +339,13 @@ impl OutgoingStream {
         Some(former)
     }
 
-    /// How long acknowledgements have made no progress while some are awaited.
+    /// How long awaited acknowledgements have made no progress.
     pub(super) fn silence(&self, now: Duration) -> Duration {
         self.waiting_since()
             .map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// Since when acknowledgements are waited for.
+    /// The time since which acknowledgements are awaited.
     pub(super) fn waiting_since(&self) -> Option<Duration> {
         (!self.kept.is_empty()).then_some(self.progress)
     }
@@ -360,7 +359,7 @@ impl OutgoingStream {
     }
 }
 
-/// When arrived frames are acknowledged.
+/// When arrived frames must be acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) after: Duration,
@@ -383,8 +382,8 @@ impl IncomingStream {
         self.taken
     }
 
-    /// Takes the frame `number` of `size` bytes. Returns whether it is to be handled: not if it was taken before, nor
-    /// if a frame before it came back to its process, which sends both again.
+    /// Takes the frame `number` of `size` bytes. Returns whether to handle it: not if it was taken before, nor if a
+    /// frame before it came back to its process, which sends both again.
     pub(super) fn take(&mut self, number: u64, size: usize, now: Duration, pace: Pace) -> bool {
         let due = self.taken + 1;
         if number > due {
@@ -404,7 +403,7 @@ impl IncomingStream {
         number == due
     }
 
-    /// Schedules the acknowledgement of arrived frames, a second time if an acknowledgement came back.
+    /// Schedules the acknowledgement of arrived frames; also a second time, if an acknowledgement came back.
     pub(super) fn acknowledge_by(&mut self, at: Duration) {
         self.acknowledge_at = Some(self.acknowledge_at.map_or(at, |old| old.min(at)));
     }

@@ -41,7 +41,7 @@ pub enum SubscribeError {
         "this platform keeps no events: a subscription cannot be durable, nor begin before now"
     )]
     NoLog,
-    /// More subscriptions than other processes take.
+    /// There are more subscriptions than other processes accept.
     #[error("this process has {0} subscriptions, which is the limit")]
     TooMany(usize),
     /// Another subscription of the agent already has the durable name.
@@ -60,21 +60,21 @@ pub enum SubscribeError {
          event before. Leave out one of the two"
     )]
     DurableLast(String),
-    /// No durable name.
+    /// The durable name is not valid.
     #[error("{0:?} cannot be a durable name: a durable name has 1 to {max} bytes and no control characters", max = frame::LONGEST_NAME)]
     DurableName(String),
-    /// No group name.
+    /// The group name is not valid.
     #[error("{0:?} cannot be the name of a group: such a name has 1 to {max} bytes and no control characters", max = frame::LONGEST_NAME)]
     GroupName(String),
-    /// The subscription wishes for something that a group cannot give.
+    /// The subscription asks for something that a group cannot give.
     #[error("a subscription of the group {group:?} cannot {cannot}")]
     NotInGroup {
         /// The group.
         group: String,
-        /// The thing that it cannot do, and the advice.
+        /// The wish that it cannot have, and the advice.
         cannot: &'static str,
     },
-    /// More groups than a process knows.
+    /// There are more groups than a process knows.
     #[error("this process knows {0} groups, which is the limit: let some end")]
     TooManyGroups(usize),
     /// The agent has left this process.
@@ -119,7 +119,7 @@ impl Exchange {
         if self.consumers.len() >= self.config.subscriptions_per_process {
             return Err(SubscribeError::TooMany(self.consumers.len()));
         }
-        // A pattern is judged channel by channel, as the channels are used.
+        // A pattern is checked channel by channel, as the channels are used.
         if !self.may_subscribe(agent, &options.pattern, options.answers) {
             return Err(SubscribeError::NotPermitted {
                 agent: agent.clone(),
@@ -183,7 +183,7 @@ impl Exchange {
         if missed > 0 {
             self.note_missed(&consumer, missed, now);
         }
-        // The process of the subscription announces its end. Credit need not be announced as well.
+        // The process of the subscription announces its end, so it need not announce credit.
         aftermath.credit.clear();
         self.settle(id, aftermath, now);
         self.groups.leave((None, id));
@@ -208,8 +208,8 @@ impl Exchange {
         }
     }
 
-    /// An agent drops its subscription. One that was disconnected has ended already, and its unread events had stayed for
-    /// the agent: now nobody takes them.
+    /// Drops a subscription for its agent. If it was disconnected, it has ended already, and its unread events were
+    /// kept for the agent: now nobody takes them.
     pub(crate) fn drop_subscription(&mut self, consumer: &Consumer, now: Now) {
         self.unsubscribe(consumer.id, Ended::Cancelled, now);
         let mut aftermath = Aftermath::default();
@@ -231,7 +231,7 @@ impl Exchange {
         self.resting.remove(agent);
     }
 
-    /// Whether an agent rests from now on: its subscriptions hand out nothing and settle nothing. Returns them.
+    /// Sets whether an agent rests: its subscriptions then hand out nothing and settle nothing. Returns them.
     pub(crate) fn set_resting(&mut self, agent: &str, rests: bool) -> Vec<Arc<Consumer>> {
         if rests {
             self.resting.insert(agent.into());
@@ -316,7 +316,7 @@ pub(super) fn compile(text: &str) -> Result<Option<ChannelFilter>, FilterError> 
     ChannelFilter::new(text).map(Some)
 }
 
-/// Tells a process of a subscription of this one.
+/// Announces a subscription of this process to another one.
 pub(super) fn announce(peer: &mut Peer, consumer: &Consumer, processes: usize, now: Now) {
     let options = &consumer.options;
     let credit = consumer.open_window(peer.key, processes);

@@ -1,4 +1,4 @@
-//! The targets of a channel: computed once for each channel, until one of its subscriptions comes or goes.
+//! The targets of a channel: computed once for each channel, and valid until one of its subscriptions comes or goes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// Of a subscription that its agent has left behind.
+    /// The uses of a subscription that its agent has left behind.
     const NONE: Self = Self {
         sees: false,
         shares: false,
@@ -40,7 +40,7 @@ impl Uses {
         answers: false,
     };
 
-    /// The part of an agent's wishes that the policy allows; `None` if nothing.
+    /// The uses that the agent wants and the policy allows; `None` if there are none.
     pub(super) fn new(
         rights: &ChannelPermissions,
         agent: &str,
@@ -60,7 +60,7 @@ impl Uses {
     }
 }
 
-/// The agent of a subscription, and all by which it is the same in the former place of its agent and in the new one.
+/// The agent of a subscription, and all facts that are equal in the agent's former place and in its new one.
 type Same<'a> = (&'a str, &'a ChannelPattern, &'a str, [bool; 3]);
 
 /// A subscription of this process that matches a channel.
@@ -71,7 +71,7 @@ pub(super) struct Here {
 }
 
 impl Here {
-    /// Whether the subscription sees an event that is published now: not if it reads the event from a log.
+    /// Whether the subscription gets an event as it is published. It does not if it reads the event from a log.
     pub(super) fn sees(&self, header: &ChannelHeader) -> bool {
         self.uses.sees && !(is_kept(header) && self.consumer.options.reads_logs())
     }
@@ -99,13 +99,13 @@ impl There {
         self.uses.sees && !(is_kept(header) && self.subscription.reads_logs)
     }
 
-    /// Whether an event that names no subscription of its process comes to it: also if its agent has left it behind, which
-    /// that process does not know.
+    /// Whether the subscription gets an event that names no subscription of its process. It does even if its agent has
+    /// left it behind, because that process does not know this.
     pub(super) fn is_in_all(&self) -> bool {
         self.uses.sees || self.subscription.takes_events && self.uses == Uses::NONE
     }
 
-    /// None for a member of a group, which gives its events to another member itself.
+    /// `None` for a member of a group, because the group gives its events to another member itself.
     fn same(&self) -> Option<Same<'_>> {
         let it = &*self.subscription;
         let filter = it.filter.as_ref().map_or("", ChannelFilter::as_str);
@@ -115,7 +115,7 @@ impl There {
     }
 }
 
-/// Whether an event is in a log.
+/// Whether events of this kind are kept in a log.
 pub(super) fn is_kept(header: &ChannelHeader) -> bool {
     header.qos.persistence.is_persistent()
 }
@@ -124,25 +124,25 @@ pub(super) fn is_kept(header: &ChannelHeader) -> bool {
 #[derive(Debug)]
 pub(super) struct PeerTargets {
     pub(super) peer: u32,
-    /// Those that agents have left behind have no uses.
+    /// Sorted by number. Subscriptions that agents have left behind have no uses.
     pub(super) subscriptions: Vec<There>,
-    /// The subscriptions that push back and see events, if a frame that names none may go to the process: every subscription
-    /// that takes events sees all of them, and no agent has moved away from it.
+    /// The subscriptions that push back and see events, if a frame that names none may go to the process: every
+    /// subscription that takes events sees all of them, and no agent has moved away from its subscription.
     pub(super) all: Option<Arc<[u32]>>,
 }
 
 /// The receivers of something on a channel.
 #[derive(Debug, Default)]
 pub(super) struct ChannelReceivers {
-    /// The counters of the channel. They stay the same when its targets change.
+    /// The counters of the channel. They stay when its targets change.
     pub(super) counts: Arc<Counts>,
     pub(super) here: Vec<Here>,
-    /// Subscriptions of this process that match but are not allowed anything. Another process may not know that yet.
+    /// Subscriptions of this process that match but may not get anything. Another process may not know that yet.
     pub(super) barred: Vec<u32>,
     pub(super) there: Vec<PeerTargets>,
     /// The groups of subscriptions that match, here and elsewhere.
     pub(super) groups: Vec<u32>,
-    /// Subscriptions of processes that were given up, and that may come back.
+    /// Subscriptions of processes that were given up and may come back.
     pub(super) away: Vec<Arc<RemoteSubscription>>,
     /// The level that the platform declares for the channel.
     pub(super) level: Option<SecurityLevel>,
@@ -152,7 +152,7 @@ pub(super) struct ChannelReceivers {
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     pub(super) counts: Arc<Counts>,
-    /// The number of the last change after which the targets hold.
+    /// The number of the last change that the targets take into account.
     pub(super) as_of: u64,
     pub(super) targets: Arc<ChannelReceivers>,
 }
@@ -280,9 +280,9 @@ impl Exchange {
         targets
     }
 
-    /// The subscriptions that agents have left behind: an agent that moves is in two processes for a while. All that came to the
-    /// one that it leaves would come back, although the agent has it in the other. A subscription stays until the agent has the
-    /// same one there: nothing else gets what that one is for.
+    /// The subscriptions that agents have left behind. An agent that moves is in two processes for a while. Events for
+    /// the process that it leaves would come back, although the agent gets them in the other one. A subscription counts
+    /// as left only once the agent has the same one there, because nothing else gets its events.
     fn left(&self, here: &[Here], there: &HashMap<u32, Vec<There>>) -> HashSet<(u32, u32)> {
         let mut latest: HashMap<Same<'_>, (Option<Timestamp>, u64, u32)> = HashMap::new();
         for (index, subscriptions) in there {
@@ -309,7 +309,7 @@ impl Exchange {
         left
     }
 
-    /// Makes room for other channels: forgets half of them, those without subscriptions first.
+    /// Makes room for other channels: forgets half of them, beginning with those without subscriptions.
     fn forget_channels(&mut self) {
         let keep = self.config.channels / 2;
         let mut left = self.channels.len();

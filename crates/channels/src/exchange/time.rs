@@ -10,7 +10,7 @@ use sealbus_bus::Gate;
 use sealbus_bus::Moment;
 use sealbus_bus::UndeliverableReason;
 
-/// The number of unacknowledged frames beyond which a process is not probed.
+/// The number of unacknowledged frames at which a process is not probed any more.
 const PROBES: usize = 1024;
 /// The least time between two looks through all queues.
 const SWEEP: Duration = Duration::from_millis(10);
@@ -25,7 +25,7 @@ impl Exchange {
         }
     }
 
-    /// At this time another process is to be looked at.
+    /// Has another process looked at, at this time.
     pub(super) fn wake_for(&mut self, index: u32, at: Option<Duration>) {
         let (Some(at), Some(peer)) = (at, self.peers.get_mut(index)) else {
             return;
@@ -39,7 +39,7 @@ impl Exchange {
         }
     }
 
-    /// The time at which to call [`tick`](Self::tick), if sooner than the last answer.
+    /// The time at which to call [`tick`](Self::tick), if it is sooner than the last answer.
     pub(crate) fn take_alarm(&mut self) -> Option<Duration> {
         if std::mem::take(&mut self.is_alarm_sooner) {
             self.alarm
@@ -48,7 +48,7 @@ impl Exchange {
         }
     }
 
-    /// Time has passed. Returns when to call it again.
+    /// Does the work that is due. Returns when to call it again.
     pub(crate) fn tick(&mut self, now: Now) -> Option<Duration> {
         let time = now.since_start;
         self.alarm = None;
@@ -74,7 +74,7 @@ impl Exchange {
         if self.sweep_at.is_some_and(|at| at <= time) {
             self.sweep(now);
         }
-        // Publishers that have waited long enough go on without a subscription.
+        // Publishers that have waited long enough go on without the subscription.
         self.stalls.retain(|(at, gate)| {
             if *at <= time {
                 gate.open();
@@ -95,8 +95,8 @@ impl Exchange {
         self.alarm
     }
 
-    /// Publishers wait for the credit of a process that may owe nothing else, or for a member of a group to handle an event.
-    /// A later probe checks that the process is still there.
+    /// Schedules a probe of a process that may owe nothing else: publishers wait for its credit, or for a member of a
+    /// group to handle an event. The probe checks that the process is still there.
     pub(super) fn probe_later(&mut self, index: u32, now: Now) {
         let at = now.since_start + self.config.absence / 3;
         if let Some(peer) = self.peers.get_mut(index) {
@@ -105,8 +105,8 @@ impl Exchange {
         }
     }
 
-    /// A publisher waits at this gate of a subscription that has taken nothing since then. Returns whether the wait has
-    /// been long enough.
+    /// A publisher waits at this gate of a subscription that has taken nothing since `since`. Returns whether the wait
+    /// has been long enough.
     pub(super) fn is_stalled(&mut self, since: Duration, gate: &Arc<Gate>, now: Now) -> bool {
         let until = since + self.config.patience;
         if until <= now.since_start {
@@ -116,7 +116,7 @@ impl Exchange {
         false
     }
 
-    /// Opens a gate for the next one at this time, unless it is to be opened already.
+    /// Schedules the opening of a gate for the next publisher, unless it is scheduled already.
     pub(super) fn open_at(&mut self, until: Duration, gate: &Arc<Gate>) {
         let mut is_known = false;
         self.stalls.retain(|(_, other)| {
@@ -131,8 +131,8 @@ impl Exchange {
         }
     }
 
-    /// Sends a frame that the process must acknowledge, while one of its subscriptions has no credit left or has an event of
-    /// its group.
+    /// Sends a frame that the process must acknowledge, if one of its subscriptions has no credit left or has an event
+    /// of its group.
     fn probe(&mut self, index: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -142,7 +142,7 @@ impl Exchange {
         if !owes_credit && !self.groups.waits_for(index) {
             return;
         }
-        // The probe also asks for the credit of the subscriptions, which they do not announce before half a window.
+        // The probe also asks for the credit of the subscriptions, which they announce only from half a window on.
         if peer.outgoing.size().0 < PROBES {
             peer.tell(None, now.since_start, |stamp| Frame::Void { stamp });
             self.mark_ready(index);
@@ -175,7 +175,7 @@ impl Exchange {
         }
         let awaited_until = self.peers.get(index).and_then(|peer| peer.awaited_until);
         if awaited_until.is_some_and(|at| at <= time) {
-            // They are told by name now.
+            // Publishers now get an error that names the process.
             self.announcements.open_all();
         }
         let probe_at = self.peers.get(index).and_then(|peer| peer.probe_at);
@@ -228,7 +228,7 @@ impl Exchange {
         self.wake_for(index, next);
     }
 
-    /// Something in a queue changes at `moment`.
+    /// Has the queues searched at `moment`, when something in them changes.
     pub(super) fn sweep_by(&mut self, moment: Option<Moment>, now: Now) {
         let Some(moment) = moment else { return };
         let at = now.since_start + moment.since(now.moment).max(SWEEP);

@@ -1,5 +1,5 @@
-//! The verdicts on frames: taken, refused, or without a receiver. Covers the frames sent and the replies to frames that
-//! came.
+//! The verdicts on frames: taken, refused, or without a receiver. This covers the frames sent, and the replies to
+//! frames that came.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Exchange {
         self.tell_objection(from.index, from.number, &objection, now);
     }
 
-    /// Tells a process that the frame of this number is not accepted.
+    /// Tells a process that the frame with this number was not accepted.
     pub(super) fn tell_objection(
         &mut self,
         index: u32,
@@ -57,7 +57,7 @@ impl Exchange {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
-        // A message without a number is not kept, so there is no outcome to report.
+        // A message without a number is not kept, so no outcome is reported.
         if number == 0 {
             return;
         }
@@ -76,7 +76,8 @@ impl Exchange {
         self.mark_ready(index);
     }
 
-    /// The agents of a process have taken the event of a frame, or will not. A group's event is handled, or not.
+    /// The agents of a process have taken the event of a frame, or will not. For a group's event: a member has handled
+    /// it, or not.
     pub(super) fn taken(&mut self, index: u32, number: u64, is_taken: bool, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -85,7 +86,7 @@ impl Exchange {
             Some(untaken) => Some(untaken),
             None => peer.outgoing.kept(number).and_then(|kept| {
                 let share = kept.share.take().map(Untaken::Share);
-                // If the frame is lost now, there is nobody to tell.
+                // If the frame is lost now, nobody needs to be told.
                 kept.is_settled |= share.is_some();
                 share.or_else(|| kept.receipt.take().map(Untaken::Receipt))
             }),
@@ -132,7 +133,7 @@ impl Exchange {
         self.give_back(index, number, &reason, now);
     }
 
-    /// A frame was not accepted: its author is told.
+    /// A frame was not accepted. Its author is told.
     fn give_back(&mut self, index: u32, number: u64, reason: &UndeliverableReason, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -172,7 +173,7 @@ impl Exchange {
         self.report(kept, &identity, reason);
     }
 
-    /// The subscriber of an event of this process has moved away: the publisher gets the event back.
+    /// Gives an event of this process back to its publisher, because the subscriber has moved away.
     pub(super) fn give_back_here(&mut self, event: &ReceivedEvent) {
         let message = match event.message.is_sealed() {
             true => Arc::new(outline(&event.message.message().to_owned())),
@@ -198,8 +199,8 @@ impl Exchange {
         });
     }
 
-    /// The agent of a subscription has moved away from another process. The publishers of events that came too late for it get
-    /// them back.
+    /// The agent of a subscription has moved away from another process. Gives the events that came too late for it back
+    /// to their publishers.
     pub(super) fn give_back_missed(
         &mut self,
         (index, id): (u32, u32),
@@ -210,7 +211,7 @@ impl Exchange {
         let Some(peer) = self.peers.get(index) else {
             return;
         };
-        // Frames that were made before the subscription was known are for others.
+        // Frames that were made before the subscription was known are for other subscriptions.
         let first = moved_before.max(subscription.known_before);
         let mut budget = HIGHEST_COST;
         let missed = peer.outgoing.kept_from(first).filter(|(_, kept)| {

@@ -21,7 +21,7 @@ pub(super) fn evaluate(
     (value, evaluation.cost)
 }
 
-/// Gives `take` the value of an expression for one message.
+/// Calls `take` with the value of an expression for one message.
 pub(super) fn value<T>(
     root: &Node,
     header: &ChannelHeader,
@@ -61,8 +61,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Pays for searching the message, which an encoded one takes for each look at its parameters. A search steps over text
-    /// without reading it.
+    /// Pays for a search of the message. In an encoded message, each look at its parameters is one. A search steps over
+    /// text without reading it.
     fn search(&mut self) -> Result<(), EvaluationError> {
         self.spend(self.message.encoded_length().unwrap_or(0) / 1024)
     }
@@ -79,7 +79,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    // As deep as the expression, which the parser limits.
+    // The recursion is as deep as the expression, which the parser limits.
     fn value(&mut self, node: &'a Node) -> Evaluated<'a> {
         self.spend(1)?;
         match node {
@@ -308,7 +308,7 @@ impl<'a> Evaluation<'a> {
             Variable::Protocol => match message.protocol() {
                 Some(protocol) => text(protocol),
                 None => {
-                    // It may be a list.
+                    // The parameter may be a list.
                     self.search()?;
                     text(Cow::Borrowed(""))
                 }
@@ -351,7 +351,7 @@ impl<'a> Evaluation<'a> {
         Ok(value)
     }
 
-    /// The parameter of that name, or of that name behind `X-`, which FIPA puts before user-defined names
+    /// The parameter of that name. The name may stand behind `X-`, which FIPA puts before user-defined names
     /// (FIPA00061, section 2.1).
     fn find(&mut self, name: &str) -> Result<Option<ExpressionRef<'a>>, EvaluationError> {
         self.search()?;
@@ -392,7 +392,7 @@ fn convert(conversion: Conversion, value: Value<'_>) -> Evaluated<'_> {
     match (conversion, value) {
         (Conversion::Int, Value::Int(value)) => Ok(Value::Int(value)),
         (Conversion::Int, Value::Uint(value)) => self::number(value),
-        // Both limits are excluded: the doubles nearest to them lie outside.
+        // Both limits are excluded, because the doubles nearest to them lie outside.
         (Conversion::Int, Value::Double(value))
             if value > i64::MIN as f64 && value < i64::MAX as f64 =>
         {

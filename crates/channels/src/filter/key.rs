@@ -12,12 +12,12 @@ use super::{
 };
 use crate::event::ChannelHeader;
 
-/// The name by which events of a channel belong together, such as the sensor that a reading comes from. A subscription
-/// can ask for the last event of each value of the key: see [`Replay::LastPerKey`](crate::Replay::LastPerKey).
+/// The name that groups the events of a channel, such as the sensor that a reading comes from. A subscription can ask
+/// for the last event of each value of the key: see [`Replay::LastPerKey`](crate::Replay::LastPerKey).
 ///
-/// A key is the name of a variable of [filters](super::ChannelFilter): a user-defined parameter, as
-/// `properties.sensor`; or a parameter of the message or its header, as `sender`. Events of different channels never
-/// belong together. The key `channel` therefore stands for the last event of each channel.
+/// A key is the name of a variable of [filters](super::ChannelFilter): a user-defined parameter, such as
+/// `properties.sensor`; or a parameter of the message or its header, such as `sender`. Events of different channels are
+/// never grouped. The key `channel` therefore stands for the last event of each channel.
 ///
 /// ```
 /// # use sealbus_channels::EventKey;
@@ -34,7 +34,7 @@ impl EventKey {
     /// Reads the name of a key.
     ///
     /// # Errors
-    /// [`FilterError`] with the place and what was expected there.
+    /// [`FilterError`] with the place, and what was expected there.
     pub fn new(text: &str) -> Result<Self, FilterError> {
         let name = match parser::parse_value(text) {
             Ok(Node::Variable(Variable::Properties)) => Err((0, FilterProblem::NoKey)),
@@ -64,7 +64,7 @@ impl EventKey {
         &self.text
     }
 
-    /// The value of the key for a message, in a form in which equal values are equal texts.
+    /// The value of the key for a message, as a text. Equal values have equal texts.
     ///
     /// # Errors
     /// [`EvaluationError`]: the message has no such property, or the value cannot be a key.
@@ -81,7 +81,7 @@ impl EventKey {
     }
 }
 
-/// Writes a value. The first character tells texts from numbers; lengths keep the items of a list apart.
+/// Writes a value. The first character tells texts from numbers; lengths separate the items of a list.
 fn write(value: &Value<'_>, out: &mut String) -> Result<(), EvaluationError> {
     match value {
         Value::Null => out.push('-'),

@@ -23,14 +23,14 @@ pub use value::EvaluationError;
 
 /// The longest filter, in bytes.
 pub const LONGEST_FILTER: usize = 2048;
-/// How deep a filter nests.
+/// The most levels of nesting in a filter.
 pub const DEEPEST_FILTER: usize = 32;
-/// The largest cost of one evaluation: about a unit for each operation and for each 64 bytes of text read or made. `matches`
-/// reads its text once for each state of its pattern, and 16 times at least.
+/// The largest cost of one evaluation: about one unit for each operation and for each 64 bytes of text read or made.
+/// `matches` reads its text once for each state of its pattern, and at least 16 times.
 pub const HIGHEST_COST: u32 = 50_000;
 /// The longest value of an [`EventKey`], in bytes.
 pub const LONGEST_KEY: usize = 1024;
-/// The size in bytes to which the regular expressions of a filter may be compiled, all of them together.
+/// The most bytes that all regular expressions of a filter together may take when compiled.
 pub const LARGEST_PATTERN: usize = 256 << 10;
 
 /// An expression in the Common Expression Language (CEL) that a message may or may not fulfil.
@@ -54,11 +54,11 @@ pub const LARGEST_PATTERN: usize = 256 << 10;
 /// language's maps, structures, bytes, times and list-making macros are left out: a filter decides and does not
 /// transform.
 ///
-/// A message does not fulfil an expression that cannot be evaluated for it because a property is missing or of another
-/// type. As in CEL, the other side of `&&` or `||` decides where that suffices.
+/// A message does not fulfil an expression that cannot be evaluated for it because a property is missing or has another
+/// type. As in CEL, the other side of `&&` or `||` decides if it suffices.
 ///
 /// Filters come from other processes. So length, depth, the size of regular expressions and the cost of an evaluation
-/// are limited. An evaluation neither recurses deeper than [`DEEPEST_FILTER`] nor touches an unneeded variable.
+/// are limited. An evaluation neither recurses deeper than [`DEEPEST_FILTER`] nor looks at an unneeded variable.
 #[derive(Clone)]
 pub struct ChannelFilter {
     text: Arc<str>,
@@ -70,7 +70,7 @@ impl ChannelFilter {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// [`FilterError`] with the place and what was expected there.
+    /// [`FilterError`] with the place, and what was expected there.
     pub fn new(text: &str) -> Result<Self, FilterError> {
         match parser::parse(text) {
             Ok((root, pattern_bytes)) => Ok(Self {
@@ -99,7 +99,7 @@ impl ChannelFilter {
         self.evaluate(header, message).0
     }
 
-    /// The same, and the cost: [`HIGHEST_COST`] at most.
+    /// As [`matches`](Self::matches), with the cost: [`HIGHEST_COST`] at most.
     pub fn evaluate(
         &self,
         header: &ChannelHeader,
@@ -147,7 +147,7 @@ impl fmt::Debug for ChannelFilter {
     }
 }
 
-/// The reason why a text is no filter, and its place.
+/// The reason why a text is not a filter, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}, column {column} of the filter: {problem}")]
 pub struct FilterError {
@@ -184,7 +184,7 @@ pub enum FilterProblem {
     /// Deeper than [`DEEPEST_FILTER`].
     #[error("nested more than {DEEPEST_FILTER} deep")]
     TooDeep,
-    /// A character that begins nothing.
+    /// A character that has no meaning here.
     #[error("the character {0:?} has no meaning here")]
     Character(char),
     /// A malformed number, or one that does not fit.
@@ -196,12 +196,12 @@ pub enum FilterProblem {
     /// A backslash before a character that cannot be escaped.
     #[error("not an escape: write \\\\ for a backslash")]
     Escape,
-    /// Something else stands there.
+    /// Another token stands there.
     #[error("expected {expected}, found {found}")]
     Expected {
-        /// The expected bytes.
+        /// The expected token.
         expected: &'static str,
-        /// The present state.
+        /// The token that was found.
         found: String,
     },
     /// No such variable.
@@ -222,7 +222,7 @@ pub enum FilterProblem {
     Arguments {
         /// The function.
         function: &'static str,
-        /// The items that it takes.
+        /// The arguments that it takes.
         expected: &'static str,
     },
     /// A part of CEL that filters leave out.
@@ -251,7 +251,7 @@ enum Literal {
     Null,
     Bool(bool),
     Int(i64),
-    /// 2^63, which is an `int` only behind a minus.
+    /// 2^63, which is an `int` only behind a minus sign.
     MinimumWithoutSign,
     Uint(u64),
     Double(f64),
@@ -268,7 +268,7 @@ enum Node {
     Property(Box<str>),
     /// Whether the message has that parameter.
     Has(Box<str>),
-    /// The current item of `all` or `exists`, counted from the outermost.
+    /// The current item of `all` or `exists`; numbered from the outermost.
     Local(usize),
     Not(Box<Node>),
     Negate(Box<Node>),
@@ -375,7 +375,7 @@ enum Conversion {
     Size,
 }
 
-/// A short form of the found text, for errors.
+/// A short form of the text that was found, for errors.
 fn excerpt(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(40) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),

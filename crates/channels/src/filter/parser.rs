@@ -1,4 +1,4 @@
-//! The parser: it reads an expression, and makes every check that needs no message.
+//! The parser: it reads an expression, and makes all checks that do not need a message.
 
 use super::part::{At, Part, arithmetic, condition, deepest, matches, part};
 use super::token::{Kind, Token, tokens};
@@ -7,7 +7,7 @@ use super::{
     LONGEST_FILTER, Literal, Node, TextTest, Variable, excerpt,
 };
 
-/// Words that CEL keeps for itself.
+/// Words that CEL reserves.
 const RESERVED: [&str; 18] = [
     "in",
     "as",
@@ -29,7 +29,7 @@ const RESERVED: [&str; 18] = [
     "while",
 ];
 
-/// Reads a condition. Returns also the bytes that its patterns take.
+/// Reads a condition. Also returns the bytes that its patterns take.
 pub(super) fn parse(text: &str) -> At<(Node, usize)> {
     let (part, pattern_bytes) = read(text)?;
     condition(&part)?;
@@ -61,9 +61,9 @@ fn read(text: &str) -> At<(Part, usize)> {
 struct Parser<'a> {
     tokens: &'a [Token<'a>],
     next: usize,
-    /// How deep the parser itself is.
+    /// The present depth of the parser's recursion.
     nesting: usize,
-    /// The variables of `all` and `exists` around.
+    /// The variables of the surrounding `all` and `exists`.
     locals: Vec<&'a str>,
     /// The bytes that further patterns may take.
     room: usize,
@@ -71,7 +71,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn peek(&self) -> &'a Token<'a> {
-        // The last token is the end, and is never passed.
+        // The last token is the end, which is never passed.
         &self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
@@ -334,7 +334,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A name that CEL does not keep for itself.
+    /// A name that CEL does not reserve.
     fn name(&mut self, expected: &'static str) -> At<(usize, &'a str)> {
         let token = self.peek();
         match token.kind {

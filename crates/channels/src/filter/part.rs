@@ -1,9 +1,9 @@
-//! The parts of an expression while it is parsed: their depth, and the values that they cannot have.
+//! The parts of an expression while it is parsed: their depth, and the types that they cannot have.
 
 use super::text_pattern::TextPattern;
 use super::{Arithmetic, Conversion, DEEPEST_FILTER, FilterProblem, Literal, Node, Variable};
 
-/// A result, or a problem and its place.
+/// A result, or a problem with its place.
 pub(super) type At<T> = Result<T, (usize, FilterProblem)>;
 
 /// A part of the expression, and the known facts about it.
@@ -13,7 +13,7 @@ pub(super) struct Part {
     pub(super) depth: usize,
 }
 
-/// A part one level above the deepest of its own parts.
+/// A part that is one level above the deepest of its own parts.
 pub(super) fn part(node: Node, at: usize, depth_below: usize) -> At<Part> {
     let depth = depth_below + 1;
     if depth > DEEPEST_FILTER {

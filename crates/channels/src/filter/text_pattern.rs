@@ -8,7 +8,7 @@ use super::{DEEPEST_FILTER, FilterProblem, LARGEST_PATTERN};
 
 /// The least room of a pattern, in bytes.
 const SMALLEST_PATTERN: usize = 1 << 10;
-/// A pattern of fewer states costs as much as one of so many.
+/// A pattern of fewer states costs as much as one with so many.
 const FEWEST_STATES: usize = 16;
 
 /// A compiled regular expression.
@@ -19,9 +19,11 @@ pub(super) struct TextPattern {
 }
 
 impl TextPattern {
-    /// Compiles a regular expression. `room`: the bytes that the patterns of the filter may still take; this one takes its part.
+    /// Compiles a regular expression. `room`: the bytes that the patterns of the filter may still take; this one is
+    /// subtracted.
     pub(super) fn new(source: &str, room: &mut usize) -> Result<Self, FilterProblem> {
-        // A compiled expression does not tell its size. So it is compiled in little room first, and again in twice as much.
+        // A compiled expression does not tell its size. So it is compiled with little room first, then with twice as
+        // much, and so on.
         let mut size = SMALLEST_PATTERN.min(*room);
         let regex = loop {
             let built = RegexBuilder::new(source)
@@ -58,12 +60,12 @@ impl TextPattern {
     }
 }
 
-/// In how many states a search can be at one byte. As deep as the pattern, whose depth is limited.
+/// The number of states that a search can be in at one byte. The recursion is as deep as the pattern, whose depth is limited.
 fn states(syntax: &Hir) -> usize {
     match syntax.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,
         HirKind::Literal(literal) => literal.0.len(),
-        // A character has up to four bytes, each with a state of its own.
+        // A character has up to four bytes, each with its own state.
         HirKind::Class(class) => class.maximum_len().unwrap_or(1),
         HirKind::Capture(capture) => states(&capture.sub).saturating_add(2),
         HirKind::Repetition(repetition) => {

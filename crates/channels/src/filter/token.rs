@@ -1,8 +1,8 @@
-//! Words of the Common Expression Language.
+//! The tokens of the Common Expression Language.
 
 use super::{FilterProblem, Literal};
 
-/// A word and where it begins.
+/// A token, and where it begins.
 #[derive(Clone, Debug)]
 pub(super) struct Token<'a> {
     pub(super) at: usize,
@@ -21,7 +21,7 @@ pub(super) enum Kind<'a> {
     End,
 }
 
-/// Longer ones first, so that `<=` is not read as `<`.
+/// Longer signs come first, so that `<=` is not read as `<`.
 const SIGNS: [&str; 25] = [
     "&&", "||", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":", "(", ")",
     "[", "]", "{", "}", ".", ",", "=",
@@ -29,7 +29,7 @@ const SIGNS: [&str; 25] = [
 
 type At<T> = Result<T, (usize, FilterProblem)>;
 
-/// Cuts the text into words.
+/// Splits the text into tokens.
 pub(super) fn tokens(text: &str) -> At<Vec<Token<'_>>> {
     let mut reader = TokenReader { text, at: 0 };
     let mut tokens = Vec::new();
@@ -146,7 +146,7 @@ impl<'a> TokenReader<'a> {
             return Ok(Literal::Uint(value));
         }
         self.no_letter_follows(start)?;
-        // 2^63 may follow a minus, which the parser checks.
+        // 2^63 may follow a minus sign, which the parser checks.
         Ok(match i64::try_from(value) {
             Ok(value) => Literal::Int(value),
             Err(_) if value == 1 << 63 => Literal::MinimumWithoutSign,

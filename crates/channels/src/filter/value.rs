@@ -64,7 +64,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value of a user-defined parameter. `pay`: for each item of a list, and for the digits of a number.
+    /// The value of a user-defined parameter. `pay` is called for each item of a list, and for the digits of a number.
     pub(super) fn of_property(
         value: ExpressionRef<'a>,
         pay: &mut dyn FnMut(usize) -> Result<(), EvaluationError>,
@@ -122,7 +122,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Which is greater. `None` inside: a NaN.
+    /// The order of two values. The inner `None`: one is NaN.
     pub(super) fn compare(&self, other: &Self) -> Result<Option<Ordering>, EvaluationError> {
         match (self, other) {
             (Self::Bool(one), Self::Bool(two)) => Ok(Some(one.cmp(two))),
@@ -131,7 +131,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// `None`: one is no number.
+    /// `None`: one of them is not a number.
     fn compare_numbers(&self, other: &Self) -> Option<Option<Ordering>> {
         let integer = |value: &Self| match value {
             Self::Int(value) => Some(i128::from(*value)),
@@ -155,7 +155,7 @@ fn compare_double(double: f64, integer: i128) -> Option<Ordering> {
     if double.is_nan() {
         return None;
     }
-    // A double beyond this bound is beyond every 64-bit number. Inside the bound the whole part is exact.
+    // A double beyond this bound is beyond every 64-bit number. Within the bound, the whole part is exact.
     if double.abs() >= 1e30 {
         return Some(if double > 0.0 {
             Ordering::Greater

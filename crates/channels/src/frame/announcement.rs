@@ -9,30 +9,30 @@ use crate::path::LONGEST_PATH;
 /// The announcement of a subscription by its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement<'a> {
-    /// Its number in that process.
+    /// The number of the subscription in that process.
     pub subscription: u32,
     /// The channels.
     pub pattern: &'a str,
-    /// The filter expression; empty: everything.
+    /// The filter expression; empty: all events.
     pub filter: &'a str,
-    /// Its policy when it is full.
+    /// The policy when the subscription is full.
     pub policy: FlowPolicy,
-    /// Whether its agent answers requests.
+    /// Whether the agent answers requests.
     pub answers: bool,
     /// Whether the subscription takes events. It always takes directed messages.
     pub takes_events: bool,
-    /// With [`FlowPolicy::PushBack`]: the number of bytes that may be sent at the beginning. Each event is counted with
-    /// [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD).
+    /// With [`FlowPolicy::PushBack`]: the number of bytes that may be sent at the beginning. Each event counts with
+    /// [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD) added.
     pub credit: u64,
-    /// Whether it gets the events of persistent channels from the logs, and not from their publishers.
+    /// Whether the subscription gets the events of persistent channels from the logs, and not from their publishers.
     pub reads_logs: bool,
-    /// The queue group whose events it shares; empty: none.
+    /// The queue group that the subscription belongs to; empty: none.
     pub group: &'a str,
     /// How many events it has at a time as a member of the group; 0 without a group.
     pub prefetch: u32,
 }
 
-/// The most events that a member of a group has at a time, of one process.
+/// The most events of one process that a member of a group has at a time.
 pub const MOST_PREFETCHED: u32 = 1024;
 
 const ANSWERS: u8 = 1;

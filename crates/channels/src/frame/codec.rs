@@ -134,7 +134,7 @@ impl<'a> Frame<'a> {
         Ok(frame)
     }
 
-    /// Appends the frame to `out`. A text that is too long for its place is cut.
+    /// Appends the frame to `out`. A text that is too long for its field is cut.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Hello { from, to } => {
@@ -288,7 +288,7 @@ impl<'a> Frame<'a> {
 pub fn begin_event(out: &mut Vec<u8>, stamp: Stamp, head: &Head<'_>, targets: &[u32]) {
     stamp.write(EVENT, out);
     head.write(out);
-    // If there are too many targets to name, the frame names none, and each evaluates its own filter.
+    // If there are too many targets to name, the frame names none, and each subscription evaluates its own filter.
     let named = if targets.len() > MOST_TARGETS {
         &[]
     } else {

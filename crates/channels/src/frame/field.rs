@@ -1,4 +1,4 @@
-//! The fields of a frame: numbers, moments and texts, read within their limits and written in their one form.
+//! The fields of a frame: numbers, moments and texts, which are read within their limits and written in only one form.
 
 use super::FrameError;
 use sealbus_bus::Moment;

@@ -12,22 +12,22 @@ use crate::path::{ChannelPath, LONGEST_PATH};
 use crate::qos::{Persistence, Priority, Qos, Reliability, Time};
 use sealbus_bus::{Acknowledgement, Moment, milliseconds};
 
-/// The part of a frame before an ACL message; see the module's documentation.
+/// The part of a frame before the ACL message; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {
     /// The way to talk.
     pub mechanism: HeadMechanism<'a>,
-    /// How hard the bus tries to deliver it.
+    /// How hard the bus tries to deliver the message.
     pub reliability: Reliability,
-    /// Whether order is kept for each sender.
+    /// Whether the order of each sender is kept.
     pub ordered: bool,
     /// Whether and how long the message is kept for agents that come later.
     pub persistence: Persistence,
     /// The urgency.
     pub priority: Priority,
-    /// The security level demanded.
+    /// The least security level.
     pub level: Option<SecurityLevel>,
-    /// The acknowledgement wanted.
+    /// The acknowledgement that the publisher wants.
     pub acknowledgement: Option<Acknowledgement>,
     /// The channel's path.
     pub channel: &'a str,
@@ -39,11 +39,11 @@ pub struct Head<'a> {
     pub valid_from: Option<Moment>,
     /// The moment from which the message is no longer handed out.
     pub expiry: Option<Moment>,
-    /// Whether an agent may have had it before.
+    /// Whether an agent may have had the message before.
     pub may_be_again: bool,
 }
 
-/// The form that a [`Mechanism`](crate::Mechanism) has in a frame.
+/// A [`Mechanism`](crate::Mechanism), as a frame holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadMechanism<'a> {
     /// To every consumer.
@@ -69,7 +69,7 @@ const LIFETIME: u8 = 1 << 3;
 const AGAIN: u8 = 1 << 4;
 
 impl<'a> Head<'a> {
-    /// The head for a header.
+    /// The head that stands for a header.
     pub fn of(header: &'a ChannelHeader) -> Self {
         Self {
             mechanism: match &header.mechanism {
@@ -93,7 +93,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The header for a head on `channel`, which must be the channel that the head names.
+    /// The header that stands for this head on `channel`, which must be the channel that the head names.
     pub fn to_header(&self, channel: ChannelPath) -> ChannelHeader {
         ChannelHeader {
             mechanism: match self.mechanism {
@@ -128,8 +128,8 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The hash of the publisher's [statement](Statement) of an ACL message with this head. All copies of a message have
-    /// the same one.
+    /// The hash of the publisher's [statement](Statement) about an ACL message with this head. It is the same for all
+    /// copies of a message.
     pub fn statement(&self, message: &[u8]) -> Hash {
         let statement = Statement {
             channel: Some(self.channel),

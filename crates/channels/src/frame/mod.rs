@@ -25,9 +25,9 @@
 //! | `30` | keep | agent | stamp, head, ACL message |
 //! | `31` | keep, signed | agent | stamp, head, length of the evidence, evidence, ACL message |
 //!
-//! A *stamp* is the session, 8 bytes, and the frame's number in the session. The number is 0 if the frame is not
-//! acknowledged: it is an acknowledgement or a best-effort event. The session is [computed](session) from the two
-//! epochs that the processes told each other by *hello*.
+//! A *stamp* is the session, 8 bytes, and the frame's number in the session. The number is 0 for frames that are not
+//! acknowledged: acknowledgements and best-effort events. The session is [computed](session) from the two epochs that
+//! the processes told each other by *hello*.
 //!
 //! A *head* is:
 //!
@@ -43,9 +43,9 @@
 //! · lifetime (ms), if byte 2 bit 3 · receiver (text) of a message · request number of a request or reply
 //! ```
 //!
-//! *Targets* are the addressed subscriptions in the receiving process: their count and their numbers. A count of 0 means
-//! all subscriptions whose pattern matches. The ACL message is in the bit-efficient encoding (FIPA00069). It is the
-//! last part of the frame, with the same bytes for all receivers.
+//! *Targets* are the addressed subscriptions in the receiving process: their count and their numbers. A count of 0
+//! means all subscriptions whose pattern matches. The ACL message is in the bit-efficient encoding (FIPA00069). It is
+//! the last part of the frame, with the same bytes for all receivers.
 
 mod announcement;
 mod codec;
@@ -80,8 +80,8 @@ pub const fn session(from: u64, to: u64) -> u64 {
     mix(mix(from.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ to)
 }
 
-/// The hash of the [statement](sealbus_proof::Statement) that the writer of a frame makes at level `signed`; `None` if the frame brings
-/// no message. `after`: the parts of the frame behind `start`, which holds all before the message.
+/// The hash of the [statement](sealbus_proof::Statement) that the writer of a frame makes at level `signed`; `None` if
+/// the frame contains no message. `start`: the frame up to the message. `after`: the other parts of the frame.
 pub fn statement(start: &[u8], after: &[&[u8]]) -> Option<Hash> {
     let (Frame::Event { head, body, .. } | Frame::Reply { head, body, .. }) =
         Frame::decode(start).ok()?
@@ -107,26 +107,26 @@ pub struct Stamp {
 /// A frame, borrowed from its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// The first frame of a process: the epochs of both processes, as the writer knows them; 0: not known.
+    /// The first frame of a process: the epochs of both processes as the writer knows them; 0 if not known.
     Hello {
-        /// The writer's.
+        /// The epoch of the writer.
         from: u64,
-        /// The reader's.
+        /// The epoch of the reader.
         to: u64,
     },
-    /// The messages that have been taken.
+    /// The frames that the writer has taken.
     Acknowledge {
         /// The frame's place; its number is 0.
         stamp: Stamp,
         /// All frames up to this one.
         upto: u64,
-        /// The events of all frames up to this one wait for no agent any more.
+        /// Up to this frame, no event still waits for an agent to take it.
         read: u64,
         /// The last frame that the writer had sent in the other session before this one. The reader may forget
         /// acknowledged frames only once that frame has come, because it may report a refusal.
         after: u64,
     },
-    /// Takes the place of a frame that is not sent any more.
+    /// Takes the place of a frame that will not be sent.
     Void {
         /// The frame's place.
         stamp: Stamp,
@@ -142,7 +142,7 @@ pub enum Frame<'a> {
     Withdraw {
         /// The frame's place.
         stamp: Stamp,
-        /// Its number.
+        /// The number of the subscription.
         subscription: u32,
         /// If its agent has moved away: the first of the reader's frames that it does not take. 0: it wants nothing more.
         moved_before: u64,
@@ -151,9 +151,9 @@ pub enum Frame<'a> {
     Credit {
         /// The frame's place.
         stamp: Stamp,
-        /// Its number.
+        /// The number of the subscription.
         subscription: u32,
-        /// Bytes that may be sent to it in all.
+        /// The number of bytes that may be sent to it in all.
         limit: u64,
     },
     /// All existing subscriptions have been announced. Later announcements are news.
@@ -161,19 +161,19 @@ pub enum Frame<'a> {
         /// The frame's place.
         stamp: Stamp,
     },
-    /// All receiving agents have taken an event. Sent only if the publisher waits for that. For an event that went to a
-    /// member of a group: the member has handled it. Then the frame is always sent.
+    /// All receiving agents have taken an event. Sent only if the publisher waits for that. For an event of a group:
+    /// the member has handled it; this is always sent.
     Taken {
         /// The frame's place.
         stamp: Stamp,
-        /// The number of the frame that brought it.
+        /// The number of the frame that brought the event.
         taken: u64,
     },
-    /// The filter of a subscription could not be evaluated for a published message, which was therefore not sent to it.
+    /// A subscription's filter could not be evaluated for a published message, which was therefore not sent to it.
     FilterErrors {
         /// The frame's place.
         stamp: Stamp,
-        /// Its number.
+        /// The number of the subscription.
         subscription: u32,
         /// The number of such messages since the last report.
         count: u64,
@@ -184,7 +184,7 @@ pub enum Frame<'a> {
     Missed {
         /// The frame's place.
         stamp: Stamp,
-        /// Its number.
+        /// The number of the subscription.
         subscription: u32,
         /// The number of such events since the last report.
         count: u64,
@@ -195,7 +195,7 @@ pub enum Frame<'a> {
         stamp: Stamp,
         /// Its head.
         head: Head<'a>,
-        /// Its receiver.
+        /// The subscriptions that get it.
         targets: Targets<'a>,
         /// The ACL message.
         body: &'a [u8],
@@ -220,7 +220,7 @@ pub enum Frame<'a> {
         /// The subscription.
         subscription: u32,
     },
-    /// A frame was not accepted.
+    /// A frame was refused.
     Refusal {
         /// The frame's place.
         stamp: Stamp,
@@ -231,7 +231,7 @@ pub enum Frame<'a> {
         /// The reason in words, for people.
         text: &'a str,
     },
-    /// The receiver of a message is not on the channel, or no longer. A member of a group does not take an event.
+    /// The receiver of a message is not on the channel, or no longer; or a member of a group does not take an event.
     Absent {
         /// The frame's place.
         stamp: Stamp,
@@ -244,15 +244,15 @@ pub enum Frame<'a> {
         stamp: Stamp,
         /// Its head; the number is the publisher's.
         head: Head<'a>,
-        /// At level `signed`, the evidence that the publisher wrote it, in the form of
-        /// [`Evidence::decode`](sealbus_proof::Evidence::decode); else empty.
+        /// At level `signed`, the evidence that the publisher wrote the event, in the form of
+        /// [`Evidence::decode`](sealbus_proof::Evidence::decode); otherwise empty.
         evidence: &'a [u8],
         /// The ACL message.
         body: &'a [u8],
     },
 }
 
-/// The reason why bytes are no frame.
+/// The reason why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The frame ends too early.
@@ -273,7 +273,7 @@ pub enum FrameError {
 }
 
 impl Frame<'_> {
-    /// The frame's place; none for a hello.
+    /// The frame's place; `None` for a hello.
     pub fn stamp(&self) -> Option<Stamp> {
         match *self {
             Self::Hello { .. } => None,

@@ -1,4 +1,4 @@
-//! Frames of every kind read back as they were written. Any bytes are a frame or an error.
+//! Frames of every kind are read as they were written. Any other bytes are a frame or an error.
 
 #![allow(clippy::unwrap_used)]
 

@@ -7,7 +7,7 @@ use super::field::FieldReader;
 /// matches.
 pub const MOST_TARGETS: usize = 1024;
 
-/// The subscriptions of the receiving process that an event is for.
+/// The subscriptions of the receiving process that get an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Targets<'a> {
     pub(super) count: usize,
@@ -15,7 +15,7 @@ pub struct Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// Whether it is for all whose pattern and filter match.
+    /// Whether all subscriptions are meant whose pattern and filter match.
     pub fn is_all(&self) -> bool {
         self.count == 0
     }

@@ -1,5 +1,5 @@
-//! The tasks that read the logs for one subscription: one for each node. A durable subscription has another task, which
-//! tells the nodes which events are settled.
+//! The tasks that read the logs for one subscription, one for each node. For a durable subscription, each task
+//! also tells its node which events are settled.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -21,7 +21,7 @@ use crate::filter::EventKey;
 use crate::flow::QueueLimits;
 use crate::path::ChannelPath;
 
-/// How often the list of nodes is checked.
+/// The interval at which the list of nodes is checked.
 const LOOK: Duration = Duration::from_millis(500);
 /// The first and the longest pause before a node that did not answer is asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -33,7 +33,7 @@ const WAIT: Duration = Duration::from_secs(4);
 const NOTE: Duration = Duration::from_millis(25);
 /// How long the last note may take.
 const LAST_NOTE: Duration = Duration::from_secs(5);
-/// Most events and bytes of one answer.
+/// The most events and bytes of one answer.
 const MOST: (usize, usize) = (512, 512 << 10);
 
 /// Gives an event to the subscription. Returns false once the subscription has ended.
@@ -152,7 +152,7 @@ impl Feed {
         if let Replay::LastPerKey(key) = self.reading.replay.clone() {
             self.begin_with_last(&key).await;
         }
-        // The tasks end with this value.
+        // The tasks end when this set is dropped.
         let mut tasks = JoinSet::new();
         let mut readers: HashMap<Arc<str>, tokio::task::AbortHandle> = HashMap::new();
         loop {
@@ -176,8 +176,8 @@ impl Feed {
         }
     }
 
-    /// Delivers the last event of each key. The subscription goes on behind the last event read. A node that has not
-    /// answered in time gives its last events when it answers.
+    /// Delivers the last event of each key. The subscription goes on behind the last event read. A node that does not
+    /// answer in time gives its last events when it does.
     async fn begin_with_last(&self, key: &EventKey) {
         let errors = &self.filter_errors;
         let gathered = gather(&*self.logs, &self.reading, key, GATHERING, errors).await;
@@ -301,7 +301,7 @@ impl Feed {
         );
         let room = || {
             let (events, bytes) = self.tracker.waiting();
-            // Asks for half of the room or more at a time, not for each event.
+            // Asks for at least half of the room at a time, and not for each event.
             let is_half = events <= most.0 / 2 && bytes <= most.1 / 2;
             is_half.then(|| (most.0 - events, most.1 - bytes))
         };
@@ -343,7 +343,7 @@ impl Feed {
         };
         let unnoted = || Some(self.tracker.unnoted(node)).filter(|cursors| !cursors.is_empty());
         loop {
-            // Events that pass no filter are settled as well, without any notice of them.
+            // Events that do not pass the filter are settled as well, but no news reports them.
             let cursors = tokio::time::timeout(LOOK, until(&self.tracker.news, unnoted));
             if let Ok(cursors) = cursors.await {
                 self.note_once(node, durable, cursors).await;

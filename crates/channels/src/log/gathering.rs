@@ -1,4 +1,4 @@
-//! Gathering the last event of each key: one question to all nodes, each asked until it has given all that it kept.
+//! Gathering the last event of each key: one question to all nodes. Each node is asked until it has given all that it kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use super::latest::{Latest, MOST_VALUES, TooManyKeys};
 use super::{ChannelLogs, LogReading, NotRead};
 use crate::filter::EventKey;
 
-/// Hears the number of events for which the subscription's filter could not be evaluated, and the reason.
+/// Is told how many events the subscription's filter could not be evaluated for, and the reason.
 pub(crate) type FilterErrorSink = Arc<dyn Fn(u64, &str) + Send + Sync>;
 
 /// How long a subscription waits for the last events of all nodes.
 pub(crate) const GATHERING: Duration = Duration::from_secs(5);
 /// The pause before a node that did not answer is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Most bytes of one answer.
+/// The most bytes of one answer.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The events gathered from all nodes.
 pub(crate) struct Gathered {
     pub(crate) latest: Latest,
-    /// The nodes that have not given all that they keep, and why.
+    /// The nodes that have not given everything, and why.
     pub(crate) missing: Vec<(Arc<str>, NotGathered)>,
 }
 

@@ -1,8 +1,8 @@
 //! The last event of each key, gathered from the logs of all nodes.
 //!
-//! A node reads its logs from the beginning, part by part, and gives of each part the last event of each key. This
-//! state machine keeps the later one of the given events. In one log, the later event has the greater number. In the
-//! logs of different nodes, the later event is the one that was published later, by the clocks of the publishers.
+//! A node reads its logs from the beginning, part by part, and gives the last event of each key in each part. This
+//! state machine keeps the latest of them. In one log, the later event has the greater number. Between the logs of
+//! different nodes, the later event is the one that was published later, by the clocks of the publishers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::filter::EventKey;
 use crate::path::ChannelPath;
 use sealbus_bus::Moment;
 
-/// Most events that are held while they are gathered, and their bytes.
+/// The most events held while gathering, and their bytes.
 pub(crate) const MOST_VALUES: (usize, usize) = (16_384, 64 << 20);
 
 /// The last events so far.
@@ -26,9 +26,9 @@ pub(crate) struct Latest {
 
 #[derive(Debug, Default)]
 struct OfNode {
-    /// Number of the next event to read, by channel.
+    /// The number of the next event to read, by channel.
     next: BTreeMap<ChannelPath, u64>,
-    /// Channels whose end has not been reached.
+    /// The channels whose end has not been reached.
     behind: BTreeSet<ChannelPath>,
     last: HashMap<(ChannelPath, String), Found>,
 }
@@ -39,7 +39,7 @@ struct Found {
     published: Moment,
 }
 
-/// More keys than are held.
+/// There are more keys than can be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyKeys;
 
@@ -52,12 +52,12 @@ impl Latest {
         }
     }
 
-    /// The positions for the next question to a node; `None`: the node has not been heard.
+    /// The positions for the next question to a node; `None` if the node has not answered yet.
     pub(crate) fn positions(&self, node: &str) -> Option<BTreeMap<ChannelPath, u64>> {
         Some(self.nodes.get(node)?.next.clone())
     }
 
-    /// Whether a node has given all that it kept when it was first asked.
+    /// Whether a node has given everything that it kept when it was first asked.
     pub(crate) fn is_complete(&self, node: &str) -> bool {
         let of = self.nodes.get(node);
         of.is_some_and(|of| of.behind.is_empty())
@@ -71,7 +71,7 @@ impl Latest {
     /// Takes in a node's answer. Repeated answers change nothing.
     ///
     /// # Errors
-    /// [`TooManyKeys`]: nothing of a part that has no room, nor of those behind it, is taken in.
+    /// [`TooManyKeys`] if a part has no room: nothing of it, nor of the parts behind it, is taken in.
     pub(crate) fn take_in(
         &mut self,
         node: &Arc<str>,
@@ -84,7 +84,7 @@ impl Latest {
                 if event.number < *next {
                     continue;
                 }
-                // The event cannot be read, or has no key: the node gives no such event.
+                // The event cannot be read, or has no key. A node gives no such event.
                 let Some((key, published)) = value_of(&self.key, &event) else {
                     continue;
                 };
@@ -158,7 +158,7 @@ fn value_of(key: &EventKey, event: &LoggedEvent) -> Option<(String, Moment)> {
 
 #[cfg(test)]
 mod tests {
-    //! The last events against a plain model: all events of all logs, of which the last of each key is looked up.
+    //! Checks the last events against a simple model: all events of all logs, among which the last of each key is looked up.
 
     #![allow(clippy::unwrap_used)]
 
@@ -176,7 +176,7 @@ mod tests {
     struct Published {
         node: usize,
         channel: usize,
-        /// `None`: it has no key.
+        /// `None` if it has no key.
         key: Option<u8>,
         /// Clocks of publishers differ.
         at: u64,
@@ -292,7 +292,7 @@ mod tests {
             }
             prop_assert_eq!(latest.has_logs(), logs.iter().any(|logs| !logs.is_empty()));
             let parts = latest.into_parts();
-            // The node is complete for all that was kept when it was asked last; so nothing is left out here.
+            // A complete node has given everything that it kept when it was last asked, so nothing is left out here.
             let mut expected: BTreeMap<(usize, u8), (u64, usize, u64)> = BTreeMap::new();
             for (node, logs) in logs.iter().enumerate() {
                 let mut last_here = BTreeMap::new();

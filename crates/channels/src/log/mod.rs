@@ -2,12 +2,12 @@
 //!
 //! An event of a persistent channel goes to the log of its publisher's node before any agent sees it. Then it goes,
 //! like any event, to the subscriptions that follow present events. A subscription that is durable, or begins in the
-//! past, gets the events of persistent channels from the logs alone. It gets them in log order, and never a second time
-//! from the publisher. So no events need to be compared, and the subscription's place is one number for each log.
+//! past, gets the events of persistent channels only from the logs, in log order, and never a second time from the
+//! publisher. So no events need to be compared, and the subscription's place is one number for each log.
 //!
 //! This module asks a [`ChannelLogs`], which the platform provides, and knows nothing of disks. [`tracker`] is a state
 //! machine of the events that one subscription has read and settled. [`latest`] is a state machine that finds the last
-//! event of each key. [`feed`] and [`gathering`] hold the tasks around them.
+//! event of each key. [`feed`] and [`gathering`] contain the tasks around them.
 
 mod feed;
 mod gathering;
@@ -42,44 +42,44 @@ pub(crate) use tracker::{LogNote, Tracker};
 /// The place of a kept event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPlace {
-    /// The node whose log it is.
+    /// The node that keeps the log.
     pub node: Arc<str>,
     /// The event's number in the log. No other event on the channel in this log ever has it.
     pub number: u64,
 }
 
-/// The wishes of a subscription for the logs of a node.
+/// A subscription's question to a node for its logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogReading {
     /// The name of the subscription's agent.
     pub agent: Arc<str>,
     /// The channels.
     pub pattern: ChannelPattern,
-    /// A filter expression: only events that fulfil it are read; empty: all events.
+    /// A filter expression: only events that fulfil it are read. Empty: all events.
     pub filter: String,
-    /// The name under which it continues after an absence.
+    /// The name under which the subscription continues after an absence.
     pub durable: Option<String>,
-    /// The point where the subscription begins in logs that it has not read.
+    /// The point from which the subscription reads logs that it has not read before.
     pub replay: Replay,
     /// If set, an answer contains only the last event of each value of this key.
     pub last_per: Option<EventKey>,
-    /// When the subscription was made, in its first life if it is durable.
+    /// When the subscription was made; if it is durable, in its first life.
     pub began: SystemTime,
     /// Whether the subscription is durable and existed before, in a process that has ended.
     pub resumes: bool,
-    /// The subscription's position: the number of the next event, by channel. `None`: this is the first question, and
-    /// the node looks up the position. Channels that are missing came later, and are read from their first event.
+    /// The subscription's position: the number of the next event, by channel. `None` in the first question: the node
+    /// looks up the position. Channels that are missing came later, and are read from their first event.
     pub positions: Option<BTreeMap<ChannelPath, u64>>,
     /// The most events wanted.
     pub events: usize,
-    /// The most bytes, unless one event alone has more.
+    /// The most bytes, unless a single event has more.
     pub bytes: usize,
     /// How long to wait for events if there are none.
     pub wait: Duration,
 }
 
 impl LogReading {
-    /// The first question of a subscription that begins now. It asks for nothing yet: the sender sets the amount.
+    /// The first question of a subscription that begins now. It asks for no events yet: the sender sets the amount.
     pub(crate) fn new(
         agent: Arc<str>,
         pattern: ChannelPattern,
@@ -118,7 +118,7 @@ pub struct LoggedEvent {
 }
 
 impl LoggedEvent {
-    /// The event as it is received, read from the log of `node`, after `missed` events that were not kept long enough.
+    /// The event as it is received, read from the log of `node`, after `missed` events that were removed too early.
     pub(crate) fn open(
         &self,
         logs: &dyn ChannelLogs,
@@ -151,7 +151,7 @@ impl LoggedEvent {
                 let author = evidence.author().identity();
                 return Err(format!("{author} signed it in the name of {identity}"));
             }
-            // The node has seen the proof of the sender.
+            // The node has checked the proof of the sender.
             None => Provenance::Carried(Arc::new(identity)),
         };
         let message = ReceivedMessage::encoded(message, provenance);
@@ -185,16 +185,16 @@ pub struct LogPart {
     pub channel: ChannelPath,
     /// The events that the subscription wants.
     pub events: Vec<LoggedEvent>,
-    /// Number of the next event to read.
+    /// The number of the next event to read.
     pub next: u64,
-    /// Whether more was kept than could be read for one answer.
+    /// Whether the log has more than fits into one answer.
     pub has_more: bool,
-    /// The number of events between the last one given and `next` that were not kept long enough.
+    /// The number of events between the last one given and `next` that were removed before they could be read.
     pub missed: u64,
     /// The number of events withheld because the filter could not be evaluated for them, and the reason for one of
     /// them.
     pub filter_errors: (u64, String),
-    /// Why the event `next` and those after it cannot be read, if they cannot: see [`DamagedLog`].
+    /// Why the event `next` and all later ones cannot be read, if so: see [`DamagedLog`].
     pub damage: Option<String>,
 }
 
@@ -213,9 +213,9 @@ impl LogPart {
     }
 }
 
-/// A log that a subscription cannot read further. The subscription does not skip the damage: it stays before it until
-/// an operator has mended the log or given up the damaged part. Then the subscription continues there, and counts the
-/// lost events as [missed](Logged::missed).
+/// A log that a subscription cannot read further. The subscription does not skip the damage: it waits until an operator
+/// has mended the log or given up the damaged part. Then it continues there, and counts the lost events as
+/// [missed](Logged::missed).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedLog {
     /// The node whose log it is.
@@ -226,10 +226,10 @@ pub struct DamagedLog {
     pub damage: String,
 }
 
-/// How much is kept of a persistent channel on each node. Every limit holds.
+/// How much each node keeps of a persistent channel. All limits hold together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogRetention {
-    /// The longest time since an event was kept.
+    /// The longest time that an event is kept.
     pub age: Option<Duration>,
     /// The most events.
     pub count: Option<u64>,
@@ -240,17 +240,17 @@ pub struct LogRetention {
 /// The progress of a durable subscription in one channel's log: all events before this number are handled.
 pub type LogCursor = (ChannelPath, u64);
 
-/// The logs of persistent channels: the platform.
+/// The logs of persistent channels, as the platform provides them.
 pub trait ChannelLogs: Send + Sync {
     /// The nodes that keep logs, as far as is known now.
     fn nodes(&self) -> BoxFuture<'_, Vec<Arc<str>>>;
 
-    /// Has this process's node keep an event: a [`Frame::Keep`](super::frame::Frame::Keep) whose stamp is filled in on
-    /// the way. Returns the event's place when it is on disk. Events are kept in the order of the calls. An event whose
-    /// call is repeated is kept once.
+    /// Asks this process's node to keep an event: a [`Frame::Keep`](super::frame::Frame::Keep) whose stamp is filled in
+    /// on the way. Returns the event's place when it is on disk. Events are kept in the order of the calls. If a call
+    /// is repeated, its event is kept once.
     fn keep(&self, event: EventToKeep) -> BoxFuture<'_, Result<LogPlace, NotKept>>;
 
-    /// Tells this process's node how much of a channel to keep, if no manifest says how much.
+    /// Tells this process's node how much of a channel to keep, unless a manifest says so.
     fn retain<'a>(
         &'a self,
         channel: &'a ChannelPath,
@@ -272,12 +272,12 @@ pub trait ChannelLogs: Send + Sync {
         reading: LogReading,
     ) -> BoxFuture<'a, Result<Vec<LogPart>, NotRead>>;
 
-    /// The evidence of an event's publisher, checked, if there is any or the platform, the channel or the event demands
-    /// level `signed`. `evidence` came with the event, and is empty if none did. `statement`: the hash of what the
-    /// publisher states.
+    /// Checks and returns the evidence of an event's publisher, if there is any, or if the platform, the channel or the
+    /// event demands level `signed`. `evidence` came with the event, and is empty if none did. `statement`: the hash of
+    /// the publisher's statement.
     ///
     /// # Errors
-    /// Why the event is not proved. It is then not handed out.
+    /// The reason why the event is not proved. It is then not handed out.
     fn proved(
         &self,
         _evidence: &[u8],
@@ -308,7 +308,7 @@ pub struct EventToKeep {
     pub header: Arc<ChannelHeader>,
     /// The ACL message in the bit-efficient encoding.
     pub body: Bytes,
-    /// At level `signed`, of the platform or of the event, the evidence that the publisher wrote it; else empty.
+    /// At level `signed`, of the platform or of the event, the evidence that the publisher wrote it; otherwise empty.
     pub evidence: Bytes,
 }
 

@@ -1,5 +1,5 @@
 //! Durable subscriptions over the logs of several nodes, in many random schedules. Answers and notes are lost, doubled
-//! and late. Processes are killed, and retention removes unread events. No event is skipped in silence before it is
+//! and late; processes are killed; and retention removes unread events. No event is silently skipped before it is
 //! handled, and none comes twice unmarked.
 //!
 //! `SEALBUS_SEED=7 cargo test -p sealbus-channels log::simulation` runs the one schedule of that seed.
@@ -25,7 +25,7 @@ struct Log {
     next: u64,
     /// The position of the durable subscription.
     cursor: u64,
-    /// Up to where it was given events.
+    /// The end of the events that it was given.
     given: u64,
 }
 
@@ -84,13 +84,13 @@ type EventPlace = (Arc<str>, ChannelPath, u64);
 #[derive(Default)]
 struct Life {
     tracker: Arc<Tracker>,
-    /// Read, and not taken by the agent.
+    /// The events that were read and that the agent has not taken.
     queue: VecDeque<(LoggedEvent, EventPlace, LogNote)>,
     /// The message that the agent took last and is handling.
     in_hand: Option<EventPlace>,
     /// The last number read of each log.
     last: HashMap<(Arc<str>, ChannelPath), u64>,
-    /// Answers that came, and may come once more.
+    /// Answers that came, and may come a second time.
     answers: Vec<(usize, Vec<LogPart>)>,
     /// Notes on their way to a node.
     notes: Vec<(usize, Vec<LogCursor>)>,
@@ -102,7 +102,7 @@ struct Scene {
     life: Life,
     /// Events that the agent has handled, or could no longer get, in any life.
     dealt: HashSet<EventPlace>,
-    /// Events that any life was given.
+    /// Events that the subscription was given in any life.
     given: HashSet<EventPlace>,
 }
 
@@ -170,7 +170,7 @@ impl Scene {
         let room = 1 + self.chance.below(8) as usize;
         let positions = self.life.tracker.positions(&self.nodes[node].name);
         let parts = self.nodes[node].read(positions.as_ref(), room);
-        // A lost answer: the same is asked again some time.
+        // The answer is lost, and the same question is asked again later.
         if self.chance.one_in(5) {
             return;
         }
@@ -239,7 +239,7 @@ impl Scene {
     }
 
     fn take(&mut self) {
-        // Mostly in order; events of a higher priority overtake.
+        // Mostly in order. Events of a higher priority overtake.
         let index = if self.chance.one_in(4) { 1 } else { 0 };
         if let Some((_, place, note)) = self.life.queue.remove(index) {
             note.taken();
@@ -267,7 +267,7 @@ impl Scene {
         }
     }
 
-    /// Delivers notes in any order, or not at all. The subscriber hears of some that arrived.
+    /// Delivers notes in any order, or not at all. The subscriber learns that some have arrived.
     fn deliver_notes(&mut self) {
         while !self.life.notes.is_empty() {
             let count = self.life.notes.len() as u64;
@@ -325,7 +325,7 @@ impl Scene {
         self.life = Life::default();
     }
 
-    /// Ends all faults: every event is handled, and the nodes know.
+    /// Ends all faults. Every event is then handled, and the nodes know it.
     fn end(&mut self) {
         for _ in 0..10_000 {
             for node in 0..self.nodes.len() {

@@ -1,9 +1,9 @@
 //! The progress of a subscription in the logs: events read, handed to its agent, and handled.
 //!
-//! An agent tells that it has handled the events that it took by asking for the next one, or by saying so. An event that
-//! expires before the agent gets it also counts as handled. All events before the first unhandled one are *settled*: a
-//! durable subscription that returns continues there. While the agent rests, nothing more is settled: the events that it
-//! takes now are no part of the state that it has handed over.
+//! An agent reports that it has handled the events that it took by asking for the next one, or explicitly. An event
+//! that expires before the agent gets it also counts as handled. All events before the first unhandled one are
+//! *settled*: a durable subscription that returns continues there. While the agent rests, nothing more is settled,
+//! because the state that it has handed over does not include the events that it takes now.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::path::ChannelPath;
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
     state: Mutex<State>,
-    /// There is room again, or something to settle.
+    /// Tells that there is room again, or something to settle.
     pub(super) news: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     nodes: HashMap<Arc<str>, OfNode>,
-    /// Events and bytes that were read and not taken.
+    /// The number and the bytes of events that were read and not taken.
     waiting: (usize, usize),
     /// The events that the agent took last and is handling.
     in_hand: Vec<(Arc<str>, ChannelPath, u64)>,
-    /// The agent rests, because it moves.
+    /// Whether the agent rests because it moves.
     rests: bool,
-    /// The subscription has ended. Events it has not taken wait in the logs.
+    /// Whether the subscription has ended. Events that it has not taken wait in the logs.
     is_over: bool,
 }
 
@@ -44,15 +44,15 @@ struct OfNode {
 
 #[derive(Debug)]
 struct Log {
-    /// Number of the next event to read.
+    /// The number of the next event to read.
     next: u64,
-    /// Events read that are not handled.
+    /// The events that were read and are not handled.
     open: BTreeMap<u64, usize>,
-    /// The letters that the node knows to be settled.
+    /// The node knows that all events before this number are settled.
     noted: u64,
-    /// The number of events that were not kept long enough, to be reported with the next event.
+    /// The number of events that were removed too early, to be reported with the next event.
     missed: u64,
-    /// The reason why it cannot be read further.
+    /// The reason why the log cannot be read further.
     damage: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Log {
     }
 }
 
-/// The place of one event. It reports that the event was taken or lost.
+/// The place of one event. It reports whether the event was taken or lost.
 #[derive(Debug)]
 pub(crate) struct LogNote {
     tracker: Arc<Tracker>,
@@ -75,7 +75,7 @@ pub(crate) struct LogNote {
 }
 
 impl LogNote {
-    /// The agent has taken this event.
+    /// Reports that the agent has taken the event.
     pub(crate) fn taken(&self) {
         let this = (self.node.clone(), self.channel.clone(), self.number);
         let mut state = self.tracker.state.lock();
@@ -88,7 +88,7 @@ impl LogNote {
         self.tracker.news.notify_waiters();
     }
 
-    /// The agent never gets the event.
+    /// Reports that the agent never gets the event.
     pub(crate) fn lost(&self) {
         let mut state = self.tracker.state.lock();
         if state.is_over {
@@ -106,7 +106,7 @@ impl State {
         self.nodes.get_mut(node)?.logs.as_mut()?.get_mut(channel)
     }
 
-    /// The event waits no more.
+    /// Notes that the event no longer waits.
     fn is_taken(&mut self, node: &str, channel: &ChannelPath, number: u64) {
         let size = self
             .log(node, channel)
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// The agent has handled the events that it took, unless it rests. Returns whether there were any.
+    /// Counts the events that the agent took as handled, unless it rests. Returns whether there were any.
     fn settle(&mut self) -> bool {
         if self.rests || self.in_hand.is_empty() {
             return false;
@@ -137,7 +137,7 @@ impl State {
 }
 
 impl Tracker {
-    /// The positions for the next reading of a node's logs; `None`: the node must look them up.
+    /// The positions for the next reading of a node's logs; `None` if the node must look them up.
     pub(super) fn positions(&self, node: &str) -> Option<BTreeMap<ChannelPath, u64>> {
         let state = self.state.lock();
         let logs = state.nodes.get(node)?.logs.as_ref()?;
@@ -148,13 +148,13 @@ impl Tracker {
         )
     }
 
-    /// Events and bytes that wait for the agent.
+    /// The number and the bytes of events that wait for the agent.
     pub(super) fn waiting(&self) -> (usize, usize) {
         self.state.lock().waiting
     }
 
-    /// Takes in a node's events, and returns the new ones in order, with the notes of each. Repeated events are left
-    /// out. They come when a late answer caused the question to be repeated.
+    /// Takes in a node's events, and returns the new ones in order, each with its notes. Repeated events, which come
+    /// when a late answer caused the question to be repeated, are left out.
     pub(super) fn take_in(
         self: &Arc<Self>,
         node: &Arc<str>,
@@ -224,7 +224,7 @@ impl Tracker {
         state.nodes.iter().flat_map(of).collect()
     }
 
-    /// The agent has dealt with the events that it took.
+    /// Notes that the agent has handled the events that it took.
     pub(crate) fn settle(&self) {
         let has_news = self.state.lock().settle();
         if has_news {
@@ -232,12 +232,13 @@ impl Tracker {
         }
     }
 
-    /// Whether the agent rests from now on.
+    /// Sets whether the agent rests.
     pub(crate) fn set_resting(&self, rests: bool) {
         self.state.lock().rests = rests;
     }
 
-    /// The subscription has ended. The events that the agent took and has not handled come again in the next one of its name.
+    /// Ends the subscription. The events that the agent took and did not handle come again in the next subscription of
+    /// its name.
     pub(crate) fn finish(&self) {
         self.state.lock().is_over = true;
         self.news.notify_waiters();
@@ -258,7 +259,7 @@ impl Tracker {
             .collect()
     }
 
-    /// A node has noted that.
+    /// Notes that a node knows these positions.
     pub(super) fn noted(&self, node: &str, cursors: &[LogCursor]) {
         let mut state = self.state.lock();
         for (channel, position) in cursors {
@@ -337,7 +338,7 @@ mod tests {
         let rest = tracker.take_in(&node, vec![part([10, 11], 12)]);
         rest[0].2.taken();
         tracker.finish();
-        // Nobody gets it now; it waits in the log, as the one before it does, which was not handled.
+        // Nobody gets the event now. It waits in the log, like the event before it, which was not handled.
         rest[1].2.lost();
         assert_eq!(settled(&tracker), [10]);
         let cursors = tracker.unnoted("node");

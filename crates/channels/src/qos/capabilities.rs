@@ -1,4 +1,4 @@
-//! The qualities that channels can give. Other qualities are refused by name.
+//! The qualities that channels can give. Any other quality is refused by name.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use sealbus_bus::{Acknowledgement, Capabilities};
 /// The qualities that a transport and the bus together can give on channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelCapabilities {
-    /// The level of all messages.
+    /// The security level of all messages.
     pub level: SecurityLevel,
-    /// The security levels it reaches.
+    /// The security levels that a message can ask for.
     pub levels: Vec<SecurityLevel>,
     /// The strongest reliability.
     pub reliability: Reliability,
     /// Whether it keeps the order of each sender.
     pub ordered: bool,
-    /// Whether there is a log in which events are kept.
+    /// Whether there is a log that keeps events.
     pub persistent: bool,
     /// Whether messages can be held back until they are valid.
     pub valid_from: bool,
-    /// The acknowledgement that a publisher can wait for.
+    /// The acknowledgements that a publisher can wait for.
     pub acknowledgements: Vec<Acknowledgement>,
     /// Whether filters are evaluated before messages are sent.
     pub filters: bool,
@@ -35,7 +35,7 @@ impl ChannelCapabilities {
     /// The capabilities between agents of one process, which need no transport.
     pub fn in_process() -> Self {
         Self {
-            // Between agents of one process nothing is signed.
+            // Messages between agents of one process are not signed.
             level: SecurityLevel::None,
             levels: SecurityLevel::Auth.and_weaker(),
             reliability: Reliability::ExactlyOnce,
@@ -52,7 +52,7 @@ impl ChannelCapabilities {
     }
 
     /// The capabilities of the bus over a transport that carries its frames. The bus itself numbers frames, recognises
-    /// repeats, holds messages back and filters. It relies on the transport only for the rest.
+    /// repeats, holds messages back and filters. It needs the transport only for the rest.
     pub fn over(transport: &Capabilities) -> Self {
         let reliability = if transport.resumes {
             Reliability::ExactlyOnce
@@ -68,7 +68,7 @@ impl ChannelCapabilities {
         }
     }
 
-    /// The same where events can be kept in a log on disk.
+    /// The same capabilities, with a log on disk that keeps events.
     #[must_use]
     pub(crate) fn with_log(mut self) -> Self {
         self.persistent = true;
@@ -77,15 +77,15 @@ impl ChannelCapabilities {
     }
 }
 
-/// A part of a [`Qos`](super::Qos).
+/// A promise of a [`Qos`](super::Qos) that is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Promise {
-    /// The wanted reliability.
+    /// A reliability.
     #[error("{wanted} (it reaches {strongest})")]
     Reliability {
         /// The reliability that was asked for.
         wanted: Reliability,
-        /// The promises it reaches.
+        /// The strongest one that is available.
         strongest: Reliability,
     },
     /// The order of a sender.
@@ -94,7 +94,7 @@ pub enum Promise {
     /// Events that are kept.
     #[error("persistent (there is no log here)")]
     Persistent,
-    /// Holding back until a moment.
+    /// Holding messages back until a moment.
     #[error("valid-from")]
     ValidFrom,
     /// A security level.
@@ -103,7 +103,7 @@ pub enum Promise {
     /// An acknowledgement.
     #[error("ack={0}")]
     Acknowledgement(Acknowledgement),
-    /// An acknowledgement from disk for events that are not kept.
+    /// An acknowledgement from disk, for events that are not kept.
     #[error("ack={0} for what is not persistent (add persistent)")]
     AcknowledgementOfTransient(Acknowledgement),
     /// The last event of each key, for events that are not kept.

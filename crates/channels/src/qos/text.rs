@@ -15,7 +15,7 @@ use sealbus_bus::{Lifetime, LifetimeError};
 /// The longest text of a QoS, in bytes.
 pub const LONGEST_QOS: usize = 256;
 
-/// The reason why a text is no QoS.
+/// The reason why a text is not a QoS.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("byte {offset} of the QoS: {problem}")]
 pub struct QosError {
@@ -40,13 +40,13 @@ pub enum QosProblem {
     /// Two promises about the same quality.
     #[error("{0} is given twice")]
     Twice(&'static str),
-    /// No priority.
+    /// The priority is not valid.
     #[error("expected a priority from 0 to 9, such as priority=7")]
     Priority,
-    /// No length of time.
+    /// The length of time is not valid.
     #[error(transparent)]
     Lifetime(#[from] LifetimeError),
-    /// Neither a length of time nor a date.
+    /// The text is neither a length of time nor a date.
     #[error(
         "expected a length of time such as 5s, or a date-time such as 20300101T000000000Z ({0})"
     )]
@@ -54,10 +54,10 @@ pub enum QosProblem {
     /// A date before 1970.
     #[error("a date before 1970 is not allowed")]
     BeforeEpoch,
-    /// No security level.
+    /// The security level is not known.
     #[error(transparent)]
     Level(#[from] UnknownSecurityLevel),
-    /// No acknowledgement.
+    /// The acknowledgement is not known.
     #[error("expected one of none, process, agent, disk or majority")]
     Acknowledgement,
 }

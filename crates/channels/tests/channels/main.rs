@@ -195,7 +195,7 @@ async fn everyone_is_asked_and_who_is_silent_is_known() {
     let ask = AclMessage::new(Performative::Cfp)
         .with_content("a box?")
         .with_reply_with("q-1");
-    // The agent that says nothing is waited for, and the others answer by then on a busy machine, too.
+    // The agent that says nothing is waited for. The others answer by then, even on a busy machine.
     let options = RequestOptions::within(Duration::from_secs(10));
     let replies = channels
         .request(&alice, &path("/offers"), &Qos::default(), ask, options)
@@ -323,7 +323,7 @@ async fn times_and_priorities_are_kept() {
     let channel = path("/dates");
     let qos = Qos::default();
     let later = Qos {
-        // The others are read by then on a busy machine, too.
+        // The other events are read by then, even on a busy machine.
         valid_from: Some(Time::After(Duration::from_secs(10))),
         ..qos
     };
@@ -387,7 +387,7 @@ async fn rights_hold() {
         matches!(error, SubscribeError::NotPermitted { .. }),
         "{error}"
     );
-    // A pattern is judged channel by channel.
+    // A pattern is checked channel by channel.
     let mut everything = channels.subscribe(&mallory, on("/**").answering()).unwrap();
     let qos = Qos::default();
     channels

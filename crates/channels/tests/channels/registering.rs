@@ -1,4 +1,4 @@
-//! A process that says to its platform that its agents use channels.
+//! A process that reports to its platform that its agents use channels.
 
 use sealbus_bus::BoxFuture;
 use sealbus_channels::ChannelRegistrar;

@@ -50,7 +50,7 @@ pub(crate) struct Start {
     /// The agent; agents of the same process start with it
     #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: String,
-    /// How long it may take until it has its certificate and runs
+    /// How long the agent may take to get its certificate and run
     #[arg(long, default_value = "15s", value_name = "TIME")]
     pub(crate) timeout: Lifetime,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Stop {
     /// The agent; agents of the same process leave with it
     #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: String,
-    /// How long it may take to leave by itself
+    /// How long the agent may take to leave by itself
     #[arg(long, default_value = "10s", value_name = "TIME")]
     pub(crate) timeout: Lifetime,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Stop {
 pub(crate) struct Restart {
     #[command(flatten)]
     pub(crate) stop: Stop,
-    /// How long it may then take until it has its certificate and runs
+    /// How long the agent may then take to get its certificate and run
     #[arg(long, default_value = "15s", value_name = "TIME")]
     pub(crate) start_timeout: Lifetime,
 }
@@ -93,7 +93,8 @@ pub(crate) struct Move {
 
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// The agents [default: all that the platform started, also those that have ended]; of several, each line begins with the name. The steps of certification are left out, unless --grep asks for them
+    /// The agents [default: all that the platform started, including those that have ended]; with several, each line begins with
+    /// the name. The steps of certification are left out, unless --grep asks for them
     #[arg(value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) agent: Vec<String>,
     /// Show only lines in which this regular expression is found

@@ -67,7 +67,7 @@ pub(crate) struct EvidenceDisclose {
     /// The file of evidence
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The words: for each message a line, which the program got with it (`disclosure`)
+    /// The words, a line for each message, as the program got them with the message (`disclosure`)
     #[arg(value_name = "WORDS")]
     pub(crate) words: PathBuf,
     /// The file to write

@@ -46,7 +46,7 @@ pub(crate) struct GatewayAllow {
     /// Name of the other platform, which follows the last @ in its agents' names; * for all
     #[arg(id = "neighbour", value_name = "PLATFORM")]
     pub(crate) platform: String,
-    /// Agents it may write to; a * at the end stands for any rest [default: *]
+    /// Agents that the platform may write to; a * at the end stands for any rest [default: *]
     #[arg(long, value_name = "AGENT", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) to: Vec<String>,
     /// Network of the other platform, from which it must write and in which it is written to, such as 10.0.0.7 or 10.0.0.0/24
@@ -92,7 +92,7 @@ pub(crate) struct GatewayDeny {
 
 #[derive(Debug, Args)]
 pub(crate) struct Mcp {
-    /// Name of the agent that the host is [default: the one of the ticket in SEALBUS_TICKET]
+    /// Name of the host's agent [default: the one of the ticket in SEALBUS_TICKET]
     #[arg(value_name = "NAME", required_unless_present = "ticket")]
     pub(crate) agent: Option<String>,
     /// Ticket with which the agent joins [default: a new one, from the platform on this machine]

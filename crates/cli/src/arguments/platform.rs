@@ -47,8 +47,8 @@ pub(crate) struct Up {
     /// Check the manifest and start nothing
     #[arg(long)]
     pub(crate) check: bool,
-    /// Print the platform's log, with the steps of each certification, in place of what agents print;
-    /// this is also done when standard output is no terminal
+    /// Print the platform's log, with the steps of each certification, in place of the agents' output; also done when
+    /// standard output is no terminal
     #[arg(long)]
     pub(crate) log: bool,
     /// Return when the platform is up, and leave it running; `sealbus down` ends it

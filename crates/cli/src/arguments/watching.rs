@@ -77,7 +77,7 @@ pub(crate) struct Sniff {
     /// End after this time
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) time: Option<Lifetime>,
-    /// Also write what is shown to this file, which `--open` reads again
+    /// Also write the shown messages and refusals to this file, which `--open` reads again
     #[arg(long, value_name = "FILE", conflicts_with = "open")]
     pub(crate) record: Option<PathBuf>,
     /// Read a recorded file, or `-` for standard input, in place of a running platform
@@ -102,7 +102,7 @@ pub(crate) struct Window {
     /// The address to listen on. Beyond loopback it needs --certificate
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub(crate) address: IpAddr,
-    /// The name by which browsers reach it, besides the address
+    /// The name by which browsers reach the window, besides the address
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// The certificate for TLS, with those of its issuers (PEM)

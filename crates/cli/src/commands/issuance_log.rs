@@ -200,7 +200,7 @@ impl Log {
         Ok(logs)
     }
 
-    /// Finds one log: that of the CA which is named, or of the one that certifies now.
+    /// Finds one log: that of the named CA, or of the CA that certifies now.
     pub(super) async fn open(general: &General, from: &LogSource) -> Result<Self, CliError> {
         let logs = Self::open_all(general, from).await?;
         let first = logs.into_iter().next();
@@ -216,7 +216,7 @@ impl Log {
     }
 
     /// The nodes that cosigned a checkpoint: for each its key, its certificate chain and the time. The chain was valid
-    /// then: a node states the time itself, and a wrong one makes its own cosignature worthless, and no other.
+    /// then. A node states the time itself, and a wrong time spoils the node's own cosignature alone.
     pub(super) async fn witnesses(
         &mut self,
         note: &Note,
@@ -290,7 +290,7 @@ impl Log {
             for entry in audit.give(file, &bytes).map_err(wrong)? {
                 let record = IssuanceRecord::from_leaf(&entry.leaf)
                     .map_err(|why| wrong(format!("entry {}: {why}", entry.index)))?;
-                // A CA also enters what another one, which is lost, could not publish.
+                // A CA also enters certificates that a lost CA could not publish.
                 if record.authority.platform() != self.trust.platform() {
                     let index = entry.index;
                     return Err(wrong(format!("entry {index} is of {}", record.authority)));
@@ -433,7 +433,7 @@ async fn verify_one(
     })
 }
 
-/// An error if the entry with the hash of a certificate says something else than the certificate.
+/// An error if the entry with the hash of a certificate differs from the certificate.
 fn check_record(index: u64, record: &IssuanceRecord, der: &[u8]) -> Result<(), CliError> {
     let certificate = Certificate::parse(der).map_err(wrong)?;
     match record.is_of(&certificate, der) {

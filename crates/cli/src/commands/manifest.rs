@@ -27,7 +27,7 @@ pub(super) fn manifest(general: &General, path: Option<&Path>) -> Result<Manifes
     Manifest::parse("the command line", &text, Path::new(".")).map_err(CliError::Manifest)
 }
 
-/// The manifest at `path`. Paths in one from standard input begin at this folder.
+/// The manifest at `path`. Paths in a manifest from standard input begin at this folder.
 pub(super) fn read(path: &Path) -> Result<Manifest, CliError> {
     if !input::is_standard(path) {
         return Ok(Manifest::read(path)?);

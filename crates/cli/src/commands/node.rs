@@ -108,14 +108,15 @@ pub(super) fn isolation(
 
 /// Tries which isolation works on this machine, in a temporary folder.
 pub(super) async fn probe(config: &IsolationConfig) -> Result<Vec<Probed>, CliError> {
-    // Another user could make a folder whose name is known beforehand, and replace what is in it.
+    // Another user could make a folder whose name is known beforehand, and replace its contents.
     let made = tempfile::Builder::new().prefix("sealbus-check-").tempdir();
     let directory = made.map_err(CliError::file("use", std::env::temp_dir()))?;
     let probed = try_isolation(config, directory.path()).await;
     probed.map_err(CliError::file("use", directory.path()))
 }
 
-/// The strongest isolation of a node's programs, where the node may be told to give only one. None if it can give none.
+/// The strongest isolation of a node's programs. With `only`, the node may give no other one. `None` if it can give
+/// none.
 pub(super) fn strongest(probed: &[Probed], only: Option<Isolation>) -> Option<Isolation> {
     let mut works = probed.iter().filter(|(_, outcome)| outcome.is_ok());
     match only {
@@ -233,7 +234,7 @@ async fn own_address(
             return Ok(address);
         }
         if known.is_empty() {
-            // It cannot join without a way to the Master.
+            // The node cannot join without a way to the Master.
             return Ok(Ipv4Addr::LOCALHOST.into());
         }
         if !std::mem::replace(&mut is_told, true) {

@@ -112,7 +112,8 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
         let kept = match nodes.take() {
             Some(nodes) => nodes,
             None => {
-                // The nodes find this process in the group that they want to divide. Without its leave they do without.
+                // Moves this process out of the control group that the nodes want to divide. If that fails, they do
+                // without controllers.
                 let _ = sealbus_node::settle();
                 LocalNodes::keep(&manifest, &directory, address, &up.isolation)?
             }
@@ -171,18 +172,18 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
     }
 }
 
-/// The end of the leadership before.
+/// How the leadership before ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// There was none.
+    /// There was no leadership before.
     Nothing,
-    /// Another Master took it.
+    /// Another Master took over.
     Deposed,
-    /// It was handed over.
+    /// This Master handed over.
     HandedOver,
 }
 
-/// Waits until this Master may lead. One that has led does not give up when the store cannot be reached.
+/// Waits until this Master may lead. A Master that has led does not give up when the store cannot be reached.
 async fn elect(
     config: &MasterConfig,
     before: Before,
@@ -274,8 +275,8 @@ fn witness(entry: &WitnessEntry) -> Result<OutsideWitness, CliError> {
     })
 }
 
-/// Waits for the local nodes, so that the agents are spread over all of them, and starts the manifest's agents. Without all nodes
-/// it fails if `detached`: nobody would notice that they are missing.
+/// Waits for the local nodes, so that the agents are spread over all of them, and starts the manifest's agents. If nodes are
+/// missing, it fails if `detached`, because nobody would notice.
 async fn start_agents(
     directory: &Path,
     manifest: &Manifest,

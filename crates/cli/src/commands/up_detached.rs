@@ -165,8 +165,8 @@ fn arguments(general: &General, up: &Up, directory: &Path) -> Vec<OsString> {
     arguments
 }
 
-/// The error with which the platform ended, in what was logged after the first `before` bytes. A platform that runs already
-/// writes to the same log.
+/// The error with which the platform ended, in the log after its first `before` bytes. A platform that runs already writes
+/// to the same log.
 fn why(log: &Path, before: u64) -> CliError {
     let text = since(log, before).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -187,7 +187,7 @@ fn why(log: &Path, before: u64) -> CliError {
     }
 }
 
-/// The end of what a file has after its first `before` bytes.
+/// The end of a file, without its first `before` bytes.
 fn since(log: &Path, before: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(log)?;
     let length = file.metadata()?.len();

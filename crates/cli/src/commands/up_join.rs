@@ -20,7 +20,7 @@ use crate::output::Output;
 /// The beginning of every token.
 const TOKEN: &str = "sealbus-";
 
-/// Gives the Master in `directory` a CA of its own. One that has a CA does not look at what was typed.
+/// Gives the Master in `directory` a CA of its own. If it has a CA already, `typed` is not looked at.
 pub(super) async fn join(
     directory: &Path,
     platform: &PlatformEntry,

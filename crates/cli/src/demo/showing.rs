@@ -21,7 +21,7 @@ const LINK: Duration = Duration::from_secs(60);
 pub(super) struct Showing {
     _window: Child,
     told: Lines<BufReader<ChildStdout>>,
-    /// Enter was pressed; closed at the end of standard input, so that nothing waits where nobody can press it.
+    /// Gets a value for each Enter. Closed at the end of standard input, so that nothing waits if nobody can press it.
     enters: mpsc::Receiver<()>,
 }
 
@@ -80,7 +80,7 @@ impl Showing {
         }
     }
 
-    /// Waits until the page is open, Enter is pressed, or the link is good no longer.
+    /// Waits until the page is open, Enter is pressed, or the link has expired.
     pub(super) async fn opened(&mut self) {
         let opening = async {
             while let Ok(Some(line)) = self.told.next_line().await {

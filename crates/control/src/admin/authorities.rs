@@ -13,10 +13,10 @@ pub struct AuthorityStatus {
     pub serial: String,
     /// When that certificate ends.
     pub not_after: UnixMillis,
-    /// Whether it certifies now: its Master leads.
+    /// Whether it certifies now, which it does if its Master leads.
     pub certifies: bool,
-    /// Certificates that it issued and that are valid.
+    /// The number of valid certificates that it has issued.
     pub living: u64,
-    /// The reason why it was revoked, if it was.
+    /// Why it was revoked, if it was.
     pub revoked: Option<String>,
 }

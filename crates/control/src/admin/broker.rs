@@ -7,15 +7,15 @@ use crate::{Blob, UnixMillis};
 /// The broker, or the cluster of brokers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerStatus {
-    /// The addresses at which agents reach it.
+    /// The addresses at which agents reach the broker.
     pub addresses: Vec<String>,
     /// The cluster's members, by name.
     pub members: Vec<BrokerMember>,
-    /// Messages that wait for their agents there, by the agents' full names.
+    /// The number of messages that wait for each agent there, by the agents' full names.
     pub waiting: Vec<(String, u64)>,
-    /// Dead letters that the broker keeps.
+    /// The number of dead letters that the broker keeps.
     pub kept: u64,
-    /// Dead letters since the Master was started.
+    /// The number of dead letters since the Master was started.
     pub dead: u64,
     /// The latest dead letters, latest last.
     pub dead_letters: Vec<DeadLetterRecord>,
@@ -28,7 +28,7 @@ pub struct BrokerMember {
     pub name: String,
     /// Whether it runs.
     pub running: bool,
-    /// The shortages for which it lets the cluster take no messages: `memory`, `disk`.
+    /// The shortages because of which it lets the cluster take no messages: `memory`, `disk`.
     pub alarms: Vec<String>,
 }
 
@@ -37,13 +37,13 @@ pub struct BrokerMember {
 pub struct DeadLetterRecord {
     /// When it became a dead letter.
     pub at: UnixMillis,
-    /// The sender, as far as the broker knows it. At the levels without proof, the sender named in the message.
+    /// The sender, as far as the broker knows it. At levels without proof, the sender that the message names.
     pub from: Option<String>,
     /// The receiver.
     pub to: Option<String>,
     /// The reason.
     pub why: String,
-    /// The message's performative; none if it is no ACL message.
+    /// The message's performative; `None` if it is not an ACL message.
     pub performative: Option<String>,
     /// The message's length in bytes.
     pub bytes: u64,

@@ -23,15 +23,15 @@ pub struct CertificateStatus {
     pub log: String,
     /// The certificate's place in that log.
     pub index: u64,
-    /// The reason why it was revoked, if it was.
+    /// Why it was revoked, if it was.
     pub revoked: Option<String>,
 }
 
-/// A revocation by an operator's order. It is in force.
+/// A revocation that an operator ordered. It is in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revoked {
     /// The certificates, as far as they are known.
     pub certificates: Vec<CertificateStatus>,
-    /// Whether it is in the platform's state. Otherwise it is kept on the Master's machine until the store takes it.
+    /// Whether it is in the platform's state. If not, it is on the Master's machine until the store accepts it.
     pub is_stored: bool,
 }

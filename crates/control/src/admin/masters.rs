@@ -12,12 +12,12 @@ use crate::UnixMillis;
 pub enum MasterRole {
     /// It leads.
     Leads,
-    /// It leads when the other one does not any more.
+    /// It stands by, to lead when the present leader fails.
     StandsBy,
 }
 
 impl MasterRole {
-    /// For people.
+    /// The role's name, for people.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Leads => "leads",
@@ -40,7 +40,7 @@ pub struct MasterStatus {
     /// The number of its term, if it leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub term: Option<u64>,
-    /// Since when it has had its role.
+    /// The time since which it has had its role.
     pub since: UnixMillis,
     /// Milliseconds since it last gave a sign of life.
     pub lag: u64,

@@ -20,15 +20,15 @@ pub struct NodeStatus {
     pub processors: u32,
     /// The strongest isolation that its programs get, if it can isolate them.
     pub isolation: Option<Isolation>,
-    /// Processes placed on it.
+    /// The number of processes placed on it.
     pub processes: u32,
-    /// Agents placed on it.
+    /// The number of agents placed on it.
     pub agents: u32,
-    /// When it was last heard of.
+    /// When it was last heard.
     pub heard: UnixMillis,
 }
 
-/// A node that did not answer.
+/// A node that did not answer, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SilentNode {
     /// The node's name.

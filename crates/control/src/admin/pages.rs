@@ -1,6 +1,6 @@
 //! Lists that come in pages, so that no answer grows with the platform.
 //!
-//! Items that come or go between two pages may be missing or on the list; all others are on it once.
+//! Items that come or go between two pages may be missing or on the list. All others are on it once.
 
 use std::ops::Bound;
 
@@ -16,16 +16,16 @@ const ITEMS: u32 = 1000;
 /// A part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// The end of the page before. Without it, this is the first page.
+    /// The end of the previous page; `None` for the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// The most items. Without it, all that follow are on the page.
+    /// The most items on the page; `None` for all that follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
 impl Page {
-    /// The places after the page before, in a list in the order of its places.
+    /// The range of places after the previous page, in a list that is sorted by place.
     pub fn places(&self) -> (Bound<&str>, Bound<&str>) {
         let start = self
             .after
@@ -34,10 +34,10 @@ impl Page {
         (start, Bound::Unbounded)
     }
 
-    /// The end of the page before, if there is one, as `read` understands it.
+    /// The end of the previous page, if there is one, as `read` interprets it.
     ///
     /// # Errors
-    /// [`FaultCode::BadRequest`] if `read` does not understand it.
+    /// [`FaultCode::BadRequest`] if `read` does not accept it.
     pub fn start<'p, T>(&'p self, read: impl Fn(&'p str) -> Option<T>) -> Result<Option<T>, Fault> {
         let no_end = |end| Fault::new(FaultCode::BadRequest, format!("{end} is no end of a page"));
         let after = self.after.as_deref();
@@ -51,7 +51,7 @@ impl Page {
         self.limit.map_or(usize::MAX, |limit| limit.max(1) as usize)
     }
 
-    /// The items of the page, of those that follow the page before, and its end if there are more.
+    /// Cuts the items that follow the previous page to one page. Also returns the page's end, if there are more.
     pub fn cut<T>(
         &self,
         following: impl Iterator<Item = T>,
@@ -100,7 +100,7 @@ macro_rules! lists {
         $(#[doc = $text])+
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub struct $answer {
-            /// In the order of the list.
+            /// The items, in the order of the list.
             pub $items: Vec<$item>,
             /// The end of the page, if there are more.
             #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,7 +140,7 @@ lists! {
     DfSearch -> ServicesPage { services: ServiceStatus }
 }
 
-/// A list that is asked for page by page.
+/// A list that is requested page by page.
 #[derive(Debug)]
 pub struct Listing<L: List> {
     next: Option<L>,
@@ -148,7 +148,7 @@ pub struct Listing<L: List> {
 }
 
 impl<L: List> Listing<L> {
-    /// The whole list. The page of the request does not matter.
+    /// A request for the whole list. The page in `request` does not matter.
     pub fn of(mut request: L) -> Self {
         *request.page() = Page {
             after: None,
@@ -165,7 +165,7 @@ impl<L: List> Listing<L> {
         self.next.clone()
     }
 
-    /// Takes the next page.
+    /// Adds the next page.
     pub fn take(&mut self, answer: L::Answer) {
         let (items, end) = answer.into_parts();
         self.items.extend(items);

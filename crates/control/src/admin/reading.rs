@@ -1,9 +1,9 @@
-//! The requests of operators that only read.
+//! The requests with which operators only read.
 
 use super::AdminRequest;
 
 impl AdminRequest {
-    /// Whether the request changes nothing, and its answer holds no secret and no content of messages.
+    /// Whether the request changes nothing, and its answer contains no secret and no content of messages.
     pub fn only_reads(&self) -> bool {
         match self {
             Self::Status

@@ -12,7 +12,7 @@ struct Platform {
     nodes: Vec<Node>,
 }
 
-/// A node. Some have their copy of the directory.
+/// A node. Some have a copy of the directory.
 enum Node {
     Whole(Box<Replica>),
     Hollow(HollowReplica),
@@ -33,7 +33,7 @@ impl Node {
         }
     }
 
-    /// Takes an answer. Returns whether the node asks at once again.
+    /// Takes an answer. Returns whether the node asks again at once.
     fn answered(&mut self, answer: DirectoryUpdate) -> bool {
         match self {
             Self::Whole(replica) => {
@@ -92,7 +92,7 @@ fn place(node_number: usize, agent: usize) -> AgentLocation {
 }
 
 impl Platform {
-    /// One node in `hollow` has its copy of the directory.
+    /// One in `hollow` nodes has a copy of the directory.
     fn new(nodes: usize, agents: usize, hollow: usize) -> Self {
         let mut directory = Directory::starting_at(1);
         for number in 0..nodes {
@@ -122,7 +122,7 @@ impl Platform {
         platform
     }
 
-    /// All nodes send heartbeats until they want nothing more. Returns the bytes of the answers, and of the largest one.
+    /// Lets all nodes send heartbeats until they want nothing more. Returns the bytes of all answers, and of the largest one.
     fn settle(&mut self) -> (usize, usize) {
         let (mut bytes, mut largest) = (0, 0);
         for (number, side) in self.nodes.iter_mut().enumerate() {
@@ -140,7 +140,7 @@ impl Platform {
         (bytes, largest)
     }
 
-    /// Tells the concerned nodes their news. Returns the bytes to each.
+    /// Tells the concerned nodes their news. Returns the bytes for each.
     fn tell(&mut self) -> BTreeMap<String, usize> {
         let Concerned::Nodes(nodes) = self.directory.concerned() else {
             panic!("a change of one agent concerns all");
@@ -160,7 +160,7 @@ impl Platform {
     }
 }
 
-/// Runs a platform, prints what it costs, and checks the bounds.
+/// Runs a platform, prints the costs, and checks the limits.
 fn run(nodes: usize, agents: usize, moves: usize, followers: usize, hollow: usize) {
     let mut platform = Platform::new(nodes, agents, hollow);
     assert!(platform.directory.is_sliced());
@@ -179,7 +179,7 @@ fn run(nodes: usize, agents: usize, moves: usize, followers: usize, hollow: usiz
     assert!(most < agents / 4, "{most} of {agents} at one node");
     println!("{nodes} nodes, {agents} agents: {most} agents at most in a copy");
 
-    // Nodes ask for the agents that move: each is followed by some.
+    // Nodes ask for the agents that move, so that each of them has some followers.
     for number in 0..moves {
         for follower in 0..followers {
             let asker = (number * 7 + follower * 131 + 1) % nodes;
@@ -201,7 +201,7 @@ fn run(nodes: usize, agents: usize, moves: usize, followers: usize, hollow: usiz
             .set(&agent(number), AgentLocation::InTransit);
         platform.directory.set(&agent(number), place(there, number));
         let told = platform.tell();
-        // The holders, the followers, and the node that had it.
+        // The holders, the followers, and the node that had the agent.
         assert!(told.len() <= HOLDERS + followers + 1, "{told:?}");
         messages += told.len();
         bytes += told.values().sum::<usize>();
@@ -233,7 +233,7 @@ fn a_moved_agent_is_told_to_its_holders_and_to_those_that_follow_it() {
     run(1000, 100_000, 1000, 5, 10);
 }
 
-/// The largest platform that the design speaks of.
+/// The largest platform of the design.
 #[test]
 #[ignore = "large"]
 fn the_same_with_ten_thousand_nodes_and_a_million_agents() {
@@ -243,7 +243,7 @@ fn the_same_with_ten_thousand_nodes_and_a_million_agents() {
     println!("{}", peak.unwrap_or_default());
 }
 
-/// The bytes of all messages with news for the nodes that they concern, now.
+/// The bytes of all messages with the present news for the nodes that they concern.
 fn told(directory: &mut Directory) -> usize {
     let Concerned::Nodes(nodes) = directory.concerned() else {
         panic!("a process concerns all nodes");
@@ -255,12 +255,12 @@ fn told(directory: &mut Directory) -> usize {
     told.map(|told| told.len()).sum()
 }
 
-/// Processes that end, each in a moment of its own, and run again in other ones: some that use channels, and some that do not.
+/// Processes that end, each at another moment, and run again as others: some use channels, and some do not.
 ///
-/// Prints the cost beside the design's budget for all changes of the directory. The processes that use channels are on so
-/// many of the nodes.
+/// Prints the costs beside the design's budget for all changes of the directory. The processes that use channels are on
+/// this many of the nodes.
 fn restart(nodes: usize, users: usize, processes: usize, restarts: usize) {
-    /// Moves in a minute, and the bytes per second that all of them may cost.
+    /// The moves in a minute, and the bytes per second that all of them may cost.
     const BUDGET: (usize, usize) = (1000, 200_000);
     let mut directory = Directory::starting_at(1);
     for number in 0..nodes {
@@ -336,7 +336,7 @@ fn restart(nodes: usize, users: usize, processes: usize, restarts: usize) {
         other * moves / 60,
     );
     assert!(whole <= nodes * 400 + processes * 160, "{whole}");
-    // The holders of an agent's slice hear of the end of its process, too.
+    // The holders of an agent's slice are also told of the end of its process.
     assert!(using <= (users + HOLDERS) * 640, "{using}");
     assert!(other <= HOLDERS * 320, "{other}");
 }

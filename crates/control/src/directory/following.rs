@@ -1,5 +1,5 @@
-//! The names that a node follows, whatever slices it holds: those of its own agents, and those that its processes ask
-//! for. The Master hears of them in numbered exchanges. An exchange is repeated as it was until its answer comes.
+//! The names that a node follows, whatever slices it holds: its own agents, and the agents that its processes ask for.
+//! The Master learns them in numbered exchanges. An exchange is repeated unchanged until its answer comes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use super::recent::RecentNames;
 use super::slices::{SLICES, Slices, slice_of};
 use super::update::NAMES_AT_ONCE;
 
-/// Most names that a node follows, apart from its own agents.
+/// The most names that a node follows, apart from its own agents.
 pub const MOST_FOLLOWED: usize = 65_536;
 
 #[derive(Debug)]
 pub(super) struct Following {
-    /// Number of the last exchange that was answered.
+    /// The number of the last answered exchange.
     number: u64,
     asked: RecentNames,
     own: Arc<HashSet<String>>,
@@ -21,7 +21,7 @@ pub(super) struct Following {
     told: HashSet<String>,
     /// Followed names that the Master does not know, by slice.
     untold: Vec<BTreeSet<String>>,
-    /// Names that are not followed any more, as the Master does not know yet.
+    /// Names that are no longer followed, which the Master does not know yet.
     unwanted: BTreeSet<String>,
     sent: Option<Exchange>,
 }
@@ -57,25 +57,25 @@ impl Following {
         self.own.contains(name) || self.asked.contains(name)
     }
 
-    /// Whether the Master tells the changes of this name.
+    /// Whether the Master reports the changes of this name.
     pub(super) fn is_told(&self, name: &str) -> bool {
         self.told.contains(name)
     }
 
-    /// Follows a name that is asked for. Returns the name that is not followed any more for it.
+    /// Follows a name that is asked for. Returns the name that is dropped to make room.
     pub(super) fn ask(&mut self, name: &str) -> Option<String> {
         let forgotten = self.asked.note(name);
         self.enter(name);
         forgotten.filter(|forgotten| self.leave(forgotten))
     }
 
-    /// Nobody asks for a name any more. Returns whether it is not followed any more.
+    /// Notes that nobody asks for a name any more. Returns whether it is no longer followed.
     pub(super) fn unask(&mut self, name: &str) -> bool {
         self.asked.remove(name) && self.leave(name)
     }
 
-    /// Follows the node's own agents. Returns the names that are not followed any more. The same value as before costs
-    /// nothing.
+    /// Follows the node's own agents. Returns the names that are no longer followed. If the value is the same as
+    /// before, this costs nothing.
     pub(super) fn own_are(&mut self, own: &Arc<HashSet<String>>) -> Vec<String> {
         if Arc::ptr_eq(&self.own, own) {
             return Vec::new();
@@ -112,7 +112,7 @@ impl Following {
         true
     }
 
-    /// The next exchange. Names of slices that the node holds need none.
+    /// The next exchange. Names in slices that the node holds need none.
     pub(super) fn exchange(&mut self, held: Slices) -> Exchange {
         if self.sent.is_none() && self.has_news(held) {
             let lacking = (Slices::ALL - held).iter();
@@ -126,7 +126,7 @@ impl Following {
         self.sent.clone().unwrap_or_default()
     }
 
-    /// Whether the Master must hear of names.
+    /// Whether there are names that the Master must be told.
     pub(super) fn has_news(&self, held: Slices) -> bool {
         let mut lacking = (Slices::ALL - held).iter();
         self.sent.is_some()
@@ -134,7 +134,7 @@ impl Following {
             || lacking.any(|slice| !self.untold[slice].is_empty())
     }
 
-    /// Takes the number in the answer to an exchange.
+    /// Takes the number from the answer to an exchange.
     pub(super) fn answered(&mut self, number: u64) {
         if number == self.number {
             return;

@@ -1,10 +1,10 @@
-//! A stand-in for a node's replica, where many nodes are simulated.
+//! A stand-in for a node's replica, for simulations of many nodes.
 
 use super::Slices;
 use super::update::{DirectoryUpdate, Standing};
 
-/// States and asks the same as a [`Replica`](super::Replica), and keeps nothing: the replicas of all nodes of a large platform
-/// would need the memory of all nodes.
+/// States and asks the same as a [`Replica`](super::Replica), but keeps nothing: the replicas of all nodes of a large
+/// platform would need the memory of all nodes.
 #[derive(Clone, Debug, Default)]
 pub struct HollowReplica(Standing);
 
@@ -14,7 +14,7 @@ impl HollowReplica {
         self.0.follow.extend(agents);
     }
 
-    /// Hears of the processes that use channels, from the next answer on.
+    /// Wants to be told of the processes that use channels, from the next answer on.
     pub fn hear_processes(&mut self) {
         self.0.processes = true;
     }
@@ -24,7 +24,7 @@ impl HollowReplica {
         self.0.clone()
     }
 
-    /// Takes the answer to what it stated. Returns whether it asks at once again.
+    /// Takes the answer to the standing. Returns whether it asks again at once.
     pub fn answered(&mut self, answer: &DirectoryUpdate) -> bool {
         let Self(standing) = self;
         if answer.from > 0 && answer.names == standing.names + 1 {
@@ -36,7 +36,7 @@ impl HollowReplica {
         !standing.follow.is_empty()
     }
 
-    /// Takes what the Master tells by itself, if it fits.
+    /// Takes an update that the Master sent unasked, if it fits.
     pub fn told(&mut self, update: &DirectoryUpdate) {
         let Self(standing) = self;
         let fits = (1..=standing.revision).contains(&update.from);
@@ -46,7 +46,7 @@ impl HollowReplica {
         }
     }
 
-    /// The revision that it has heard of.
+    /// The revision that it knows.
     pub fn revision(&self) -> u64 {
         self.0.revision
     }

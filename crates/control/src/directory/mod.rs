@@ -1,9 +1,9 @@
-//! The places of all agents, the processes whose agents use channels, and the rules for all. The Master has the original, with a revision
-//! for each change. Nodes keep replicas, so that agents find each other while the Master is away: the whole directory
-//! up to [`MOST_WHOLE`] agents, and [slices](Slices) of a larger one.
+//! The places of all agents, the processes whose agents use channels, and the rules for all processes. The Master has
+//! the original, with a revision for each change. Nodes keep replicas, so that agents find each other while the Master
+//! is away: of the whole directory up to [`MOST_WHOLE`] agents, and of [slices](Slices) of a larger one.
 //!
-//! A node states its [`Standing`] with each heartbeat, and [`Directory::answer`] is the answer. In between, the Master
-//! tells it the changes that concern it ([`Directory::news_for`]).
+//! A node states its [`Standing`] with each heartbeat, and gets [`Directory::answer`]. In between, the Master tells it
+//! the changes that concern it ([`Directory::news_for`]).
 
 #[cfg(test)]
 mod cost;
@@ -37,35 +37,35 @@ pub use update::{
     Cursor, DirectoryPart, DirectoryStep, DirectoryUpdate, NAMES_AT_ONCE, PART, Standing, Transfer,
 };
 
-/// Changes that are remembered, so that a replica need not receive everything. In a large directory it is a part of its
-/// agents, so that the loss of many nodes at once makes no other node begin anew.
+/// The number of changes that are remembered, so that a replica need not get everything anew. In a large directory it
+/// is a fraction of the agents, so that the loss of many nodes at once does not make other nodes begin anew.
 const REMEMBERED: usize = 4096;
-/// The part of the agents.
+/// The fraction of the agents.
 const REMEMBERED_OF_AGENTS: usize = 4;
-/// Most changes in one update.
+/// The most changes in one update.
 const MOST_CHANGES: usize = 4096;
-/// Most ended processes that are remembered. No more of them are still mentioned at a time.
+/// The most ended processes that are remembered. No more of them are still mentioned at a time.
 const ENDED: usize = 64;
 
 /// The Master's directory.
 #[derive(Debug)]
 pub struct Directory {
     revision: u64,
-    /// The nodes' own agents. All nodes know them, for they ask each other.
+    /// The nodes' own agents. All nodes know them, because they ask each other.
     nodes: BTreeMap<String, ProcessContact>,
     /// All other agents.
     slices: Vec<BTreeMap<String, AgentLocation>>,
     agents: usize,
     /// The processes whose agents use channels.
     processes: BTreeMap<EndedProcess, SocketAddr>,
-    /// The revisions with which they joined.
+    /// The revisions at which they joined.
     since: HashMap<EndedProcess, u64>,
-    /// The latest processes that ended. They do not come back.
+    /// The latest processes that ended. They never come back.
     ended: VecDeque<EndedProcess>,
     rules: Rules,
     recent: VecDeque<Recent>,
     views: Views,
-    /// The revision up to which the concerned nodes were named.
+    /// The revision up to which the concerned nodes were determined.
     looked: u64,
 }
 
@@ -79,14 +79,14 @@ struct Recent {
 /// The nodes that a change concerns.
 #[derive(Debug)]
 enum Concerns {
-    /// All.
+    /// All nodes.
     All,
-    /// Those that hold or follow the agent of the step.
+    /// The nodes that hold or follow the agent of the step.
     Agent,
-    /// Those that hear of the processes that use channels.
+    /// The nodes that are told of processes that use channels.
     Channels,
-    /// The end of a process concerns those that hold or follow its agents, for they may have links to it, and those that
-    /// heard of it.
+    /// The end of a process: it concerns the nodes that hold or follow its agents, because they may have links to it,
+    /// and the nodes that were told of it.
     End {
         agents: Vec<String>,
         used_channels: bool,
@@ -94,7 +94,7 @@ enum Concerns {
 }
 
 impl Recent {
-    /// The change concerns the nodes that hold or follow one of these agents.
+    /// The agents whose holders and followers the change concerns.
     fn agents(&self) -> &[String] {
         match (&self.concerns, &self.step) {
             (Concerns::Agent, DirectoryStep::Agent(change)) => std::slice::from_ref(&change.agent),
@@ -103,7 +103,7 @@ impl Recent {
         }
     }
 
-    /// The change concerns the nodes that hear of the processes that use channels.
+    /// Whether the change concerns the nodes that are told of processes that use channels.
     fn is_of_channels(&self) -> bool {
         match &self.concerns {
             Concerns::All | Concerns::Agent => false,
@@ -113,7 +113,7 @@ impl Recent {
     }
 }
 
-/// The nodes that must hear of changes.
+/// The nodes that must be told of changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Concerned {
     /// All nodes.
@@ -123,8 +123,8 @@ pub enum Concerned {
 }
 
 impl Directory {
-    /// An empty directory. Its first change will have the revision after `revision`. A restarted Master begins above
-    /// every revision it may have given out before.
+    /// An empty directory. Its first change gets the revision after `revision`. A restarted Master begins above every
+    /// revision that it may have given out before.
     pub fn starting_at(revision: u64) -> Self {
         // Revision 0 belongs to a replica without any content.
         let revision = revision.max(1);
@@ -162,7 +162,7 @@ impl Directory {
         known.cloned().unwrap_or(AgentLocation::Unknown)
     }
 
-    /// Notes the new place of `agent`. Returns false if the place was already known.
+    /// Notes the new place of `agent`. Returns false if it was known already.
     pub fn set(&mut self, agent: &str, location: AgentLocation) -> bool {
         if self.locate(agent) == location {
             return false;
@@ -265,18 +265,18 @@ impl Directory {
         self.recent.push_back(Recent { step, concerns });
     }
 
-    /// The revision before the oldest change that is remembered.
+    /// The revision before the oldest remembered change.
     fn oldest(&self) -> u64 {
         self.revision - self.recent.len() as u64
     }
 
-    /// The changes after a revision; none if some of them are forgotten.
+    /// The changes after a revision; `None` if some of them are forgotten.
     fn after(&self, revision: u64) -> Option<impl Iterator<Item = &Recent>> {
         let skip = revision.checked_sub(self.oldest())? as usize;
         (skip <= self.recent.len()).then(|| self.recent.range(skip..))
     }
 
-    /// The news for one that follows the whole directory in the Master's own memory: the changes after `revision`, or
+    /// The news for a follower of the whole directory in the Master's own memory: the changes after `revision`, or
     /// everything.
     pub fn since(&self, revision: u64) -> DirectoryUpdate {
         let (from, changes) = match self.after(revision) {
@@ -303,19 +303,19 @@ impl Directory {
         }
     }
 
-    /// Whether a process that uses channels can be reached, and all others that do have heard of it.
+    /// Whether a process that uses channels can be reached, and all others that do have been told of it.
     pub fn is_told(&self, named: &EndedProcess) -> bool {
         let since = self.since.get(named);
         since.is_some_and(|since| self.views.have_heard(*since))
     }
 
-    /// Notes that the processes of a node have heard of those that use channels, up to this revision.
+    /// Notes that the processes of a node know those that use channels, up to this revision.
     pub fn heard(&mut self, node: &str, revision: u64) {
         let view = self.views.of(node);
         self.views.heard(view, revision);
     }
 
-    /// The answer to what a node states of its replica.
+    /// The answer to what a node states about its replica.
     pub fn answer(&mut self, node: &str, standing: &Standing) -> DirectoryUpdate {
         let view = self.views.of(node);
         let goes_on = self.after(standing.revision).is_some();
@@ -365,7 +365,7 @@ impl Directory {
         update
     }
 
-    /// The nodes that the changes concern that came after the last call.
+    /// The nodes that are concerned by changes since the last call.
     pub fn concerned(&mut self) -> Concerned {
         let looked = std::mem::replace(&mut self.looked, self.revision);
         let Some(changes) = self.after(looked) else {
@@ -389,8 +389,8 @@ impl Directory {
         Concerned::Nodes(nodes)
     }
 
-    /// The changes that concern a node and that it was not told yet; none if there are none, or if the node must state
-    /// its standing first.
+    /// The changes that concern a node and that it has not been told yet; `None` if there are none, or if the node must
+    /// first state its standing.
     pub fn news_for(&mut self, node: &str) -> Option<DirectoryUpdate> {
         let view = self.views.of(node);
         let slices = self.views.slices_of(view);
@@ -429,7 +429,7 @@ impl Directory {
         Some(update)
     }
 
-    /// The next part of a transfer, with at most so many entries.
+    /// The next part of a transfer, with at most this many entries.
     fn part(&self, of: Transfer, most: usize) -> DirectoryPart {
         let after = of.after.as_ref();
         let base = of.base.then_some(());

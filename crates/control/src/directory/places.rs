@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::{AgentLocation, EndedProcess, ProcessContact};
 
-/// The contact of a node, if that is what `agent` is. Only a node's own agent is at a node with its own name.
+/// The contact of a node, if `agent` is a node's own agent. Only such an agent has the name of the node where it is.
 pub(super) fn own_node<'l>(agent: &str, location: &'l AgentLocation) -> Option<&'l ProcessContact> {
     match location {
         AgentLocation::Process(contact) if contact.node == agent => Some(contact),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// A bounded set of names, which forgets the least recently used one.
+/// A limited set of names, which forgets the least recently used one.
 #[derive(Debug)]
 pub struct RecentNames {
     uses: HashMap<String, u64>,
@@ -12,7 +12,7 @@ pub struct RecentNames {
 }
 
 impl RecentNames {
-    /// An empty set for at most so many names.
+    /// An empty set for at most this many names.
     pub fn new(most: usize) -> Self {
         Self {
             uses: HashMap::new(),
@@ -22,7 +22,7 @@ impl RecentNames {
         }
     }
 
-    /// Notes the use of a name. Returns the name that is forgotten for it.
+    /// Notes the use of a name. Returns the name that is forgotten to make room.
     pub fn note(&mut self, name: &str) -> Option<String> {
         self.latest += 1;
         if let Some(used) = self.uses.get_mut(name) {
@@ -56,7 +56,7 @@ impl RecentNames {
         self.uses.contains_key(name)
     }
 
-    /// The names, the least recently used first.
+    /// The names, least recently used first.
     pub fn iter(&self) -> impl Iterator<Item = &String> {
         self.in_order.values()
     }
@@ -66,7 +66,7 @@ impl RecentNames {
         self.uses.len()
     }
 
-    /// Whether there is no name.
+    /// Whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.uses.is_empty()
     }

@@ -15,7 +15,9 @@ use crate::{AgentLocation, DirectoryChange, EndedProcess, ProcessContact, Rules}
 
 /// A node's copy of the directory.
 ///
-/// It has all nodes, the processes that use channels if it [hears](Self::hear_processes) of them, the slices that the Master names, and the names that this node follows. All that it [covers](Self::covers) is as the Master's directory was at the revision, or newer.
+/// It has all nodes, the processes that use channels if it [wants](Self::hear_processes) them, the slices that the
+/// Master names, and the names that this node follows. Everything that it [covers](Self::covers) is as in the Master's
+/// directory at the revision, or newer.
 #[derive(Debug)]
 pub struct Replica {
     revision: u64,
@@ -23,24 +25,24 @@ pub struct Replica {
     slices: Vec<BTreeMap<String, AgentLocation>>,
     processes: BTreeMap<EndedProcess, SocketAddr>,
     rules: Rules,
-    /// Whether all nodes came.
+    /// Whether all nodes have come.
     has_base: bool,
-    /// Whether it wants to hear of the processes that use channels.
+    /// Whether it wants to be told of the processes that use channels.
     hears_processes: bool,
-    /// Whether all of these came.
+    /// Whether all of these processes have come.
     has_processes: bool,
-    /// Slices that came whole.
+    /// The slices that have come completely.
     held: Slices,
     /// The slices that are still to come.
     transfer: Option<Transfer>,
     following: Following,
-    /// Places of followed names in the words of other nodes, until the Master tells. `None` if these differ.
+    /// Places of followed names according to other nodes, until the Master reports them. `None` if these differ.
     hearsay: HashMap<String, Option<AgentLocation>>,
-    /// Whether the answer to the stated standing is to come. Updates that came before it are in it.
+    /// Whether the answer to the stated standing is outstanding. It includes updates that came before it.
     is_asking: bool,
     /// Whether an update did not fit, or more changes wait.
     is_behind: bool,
-    /// Whether the last answer brought nothing of what was asked for.
+    /// Whether the last answer contained nothing of what was asked for.
     is_stalled: bool,
 }
 
@@ -113,8 +115,8 @@ impl Replica {
         self.nodes.get(name)
     }
 
-    /// The nodes that may hold the slice of `agent`, the likeliest first. While holders change, a former one is among
-    /// those behind them.
+    /// The nodes that may hold the slice of `agent`, likeliest first. While holders change, a former one comes behind
+    /// them.
     pub fn holders(&self, agent: &str) -> Vec<String> {
         let slice = slice_of(agent);
         let mut nodes: Vec<(u64, &String)> = self
@@ -131,17 +133,17 @@ impl Replica {
         self.held
     }
 
-    /// The number of agents that it knows, apart from nodes.
+    /// The number of agents that it knows, without nodes.
     pub fn agents(&self) -> usize {
         self.slices.iter().map(BTreeMap::len).sum()
     }
 
-    /// The reachable processes that use channels; `None` if the replica does not hear of them, or not all have come.
+    /// The reachable processes that use channels; `None` if the replica does not want them, or not all have come.
     pub fn processes(&self) -> Option<Vec<ProcessContact>> {
         self.has_processes.then(|| contacts(&self.processes))
     }
 
-    /// Hears of the processes that use channels from the next answer on, or not any more.
+    /// Sets whether it wants to be told of the processes that use channels, from the next answer on.
     pub fn hear_processes(&mut self, hears: bool) {
         if self.hears_processes == hears {
             return;
@@ -152,7 +154,7 @@ impl Replica {
             self.processes.clear();
             self.has_processes = false;
         }
-        // A part that comes now does not fit any more.
+        // A part that comes now no longer fits.
         self.transfer = self.transfer.take().filter(|transfer| !transfer.processes);
         self.hold_all(self.held);
     }
@@ -162,7 +164,7 @@ impl Replica {
         self.hears_processes
     }
 
-    /// States its standing to the Master at once.
+    /// Has its standing stated to the Master at once.
     pub fn state_at_once(&mut self) {
         (self.is_behind, self.is_stalled) = (true, false);
     }
@@ -172,7 +174,7 @@ impl Replica {
         &self.rules
     }
 
-    /// Follows an agent that somebody asks for, from the next answer on.
+    /// Follows an agent that somebody has asked for, from the next answer on.
     pub fn follow(&mut self, agent: &str) {
         if let Some(forgotten) = self.following.ask(agent) {
             self.drop_unkept(&forgotten);
@@ -185,19 +187,19 @@ impl Replica {
         self.following.contains(agent)
     }
 
-    /// Notes what another node said of a followed agent. If the Master says the same, it is no change. Another node is not
-    /// believed in anything else.
+    /// Notes what another node said about a followed agent. If the Master says the same, it is no change. Another node
+    /// is believed in nothing else.
     pub fn heard(&mut self, agent: &str, location: &AgentLocation) {
         if self.covers(agent) || !self.following.contains(agent) {
             return;
         }
-        // Those that heard another place must hear the Master's word.
+        // Nodes that said another place must be overruled by the Master.
         let said = self.hearsay.entry(agent.to_owned());
         let said = said.or_insert_with(|| Some(location.clone()));
         said.take_if(|former| former != location);
     }
 
-    /// Nobody asks for an agent any more.
+    /// Notes that nobody asks for an agent any more.
     pub fn unfollow(&mut self, agent: &str) {
         if self.following.unask(agent) {
             self.drop_unkept(agent);
@@ -211,8 +213,8 @@ impl Replica {
         }
     }
 
-    /// The standing that the replica states to the Master. Until [`answered`](Self::answered) or [`unanswered`](Self::unanswered),
-    /// other updates are not taken.
+    /// The standing that the replica states to the Master. Until [`answered`](Self::answered) or
+    /// [`unanswered`](Self::unanswered) is called, other updates are refused.
     pub fn standing(&mut self) -> Standing {
         self.is_asking = true;
         let (coming, following) = (self.coming(), &mut self.following);
@@ -229,18 +231,18 @@ impl Replica {
         }
     }
 
-    /// Whether the Master is to be asked at once, and not only with the next heartbeat.
+    /// Whether the Master must be asked at once, and not only with the next heartbeat.
     pub fn wants(&self) -> bool {
         let has_news = self.following.has_news(self.coming());
         !self.is_stalled && (self.is_behind || self.transfer.is_some() || has_news)
     }
 
-    /// No answer comes to what was stated last.
+    /// Notes that the last standing gets no answer.
     pub fn unanswered(&mut self) {
         self.is_asking = false;
     }
 
-    /// Applies the answer to what was stated last, and returns the changes it made.
+    /// Applies the answer to the last standing, and returns the changes that it made.
     pub fn answered(&mut self, update: DirectoryUpdate) -> Changed {
         self.is_asking = false;
         let state = |replica: &Self| {
@@ -280,8 +282,8 @@ impl Replica {
         changed
     }
 
-    /// Applies an update that the Master sent by itself, and returns the changes it made. One that does not fit is
-    /// ignored; the next answer has what was in it.
+    /// Applies an update that the Master sent unasked, and returns the changes that it made. An update that does not
+    /// fit is ignored, because the next answer includes it.
     pub fn told(&mut self, update: DirectoryUpdate) -> Changed {
         let mut changed = Changed::default();
         if update.to <= self.revision {
@@ -301,7 +303,7 @@ impl Replica {
         changed
     }
 
-    /// The slices that the replica has or gets.
+    /// The slices that the replica has or will get.
     fn coming(&self) -> Slices {
         let coming = self.transfer.as_ref().map(|transfer| transfer.slices);
         self.held | coming.unwrap_or_default()
@@ -320,7 +322,7 @@ impl Replica {
         }
     }
 
-    /// Gives up the slices that are not among these. Followed names stay, for as long as nothing newer is known.
+    /// Gives up all other slices. Followed names stay as long as nothing newer is known.
     fn hold_only(&mut self, slices: Slices) {
         let dropped = self.coming() - slices;
         self.held = self.held & slices;
@@ -343,7 +345,7 @@ impl Replica {
         }
     }
 
-    /// Asks for the slices, out of these, that are lacking. One transfer follows the other.
+    /// Requests those of the slices that are missing. One transfer follows the other.
     fn hold_all(&mut self, slices: Slices) {
         let lacking = slices - self.held;
         let lacks_processes = self.hears_processes && !self.has_processes;

@@ -1,12 +1,12 @@
-//! The slices of a large directory: the slice that an agent is in, and the nodes that hold it.
+//! The slices of a large directory: the slice of an agent, and the nodes that hold it.
 
 use std::ops::{BitAnd, BitOr, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// Into how many slices a large directory is cut.
+/// The number of slices of a large directory.
 pub const SLICES: usize = 64;
-/// How many nodes hold each slice.
+/// The number of nodes that hold each slice.
 pub const HOLDERS: usize = 3;
 /// Up to this many agents, every node holds all slices.
 pub const MOST_WHOLE: usize = 2000;
@@ -24,7 +24,7 @@ impl Slices {
     /// All slices, which are the whole directory.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// The slice that `agent` is in, alone.
+    /// The slice of `agent`.
     pub fn of(agent: &str) -> Self {
         Self::one(slice_of(agent))
     }
@@ -72,20 +72,20 @@ impl Sub for Slices {
     }
 }
 
-/// The slice that an agent is in. All nodes and the Master must agree on it.
+/// The slice of an agent. All nodes and the Master must agree on it.
 pub(super) fn slice_of(agent: &str) -> usize {
     (hash(agent) >> 58) as usize
 }
 
-/// A node's part of [`weight`].
+/// A node's part in [`weight`].
 pub(super) fn hash(name: &str) -> u64 {
-    // FNV-1a. It need not resist names made for it: they only make one slice larger.
+    // FNV-1a. It need not resist names that are made for it, because they only make one slice larger.
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     mix(name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fold))
 }
 
-/// The weight of a node for a slice. The nodes with the greatest weights hold it (rendezvous hashing), so a node that
-/// comes or goes changes nothing for the slices of others.
+/// The weight of a node for a slice. The nodes with the greatest weights hold it (rendezvous hashing), so that a node
+/// that comes or goes does not change other slices.
 pub(super) fn weight(slice: usize, node: u64) -> u64 {
     mix(node ^ mix(slice as u64 + 1))
 }

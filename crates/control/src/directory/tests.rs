@@ -1,4 +1,4 @@
-//! A replica and its original, when updates are lost, doubled and late, nodes come and go, and the Master starts anew.
+//! A replica and its original, while updates are lost, doubled and late, nodes come and go, and the Master starts anew.
 
 mod processes;
 
@@ -38,7 +38,7 @@ fn node(name: &str) -> AgentLocation {
     })
 }
 
-/// Asks until there is nothing more to ask for. Returns what changed, and the number of questions.
+/// Asks until there is nothing more to ask for. Returns the changes, and the number of questions.
 fn catch_up(directory: &mut Directory, name: &str, replica: &mut Replica) -> (Vec<Changed>, usize) {
     let mut changed = Vec::new();
     loop {
@@ -52,11 +52,11 @@ fn catch_up(directory: &mut Directory, name: &str, replica: &mut Replica) -> (Ve
     }
 }
 
-/// The replica is as the original, as far as it covers it.
+/// Checks that the replica equals the original, as far as it covers it.
 fn check(directory: &Directory, replica: &Replica, names: impl Iterator<Item = String>) {
     for name in names {
         let known = replica.locate(&name);
-        // Nothing is left of what it covered once.
+        // Nothing remains of what it once covered.
         if replica.covers(&name) || known != AgentLocation::Unknown {
             assert_eq!(directory.locate(&name), known, "{name}");
         }
@@ -73,23 +73,23 @@ enum Event {
     Moves(usize, u16),
     Joins(usize, u16),
     Ends(usize),
-    /// The platform has this many agents more than those that move.
+    /// The platform has this many agents in addition to those that move.
     Grows(usize),
     NodeComes(usize),
     NodeGoes(usize),
     MasterStartsAnew,
-    /// A node begins, or ends, to follow an agent.
+    /// A node begins or stops to follow an agent.
     Follows(usize, usize),
     Unfollows(usize, usize),
     OwnAgents(usize, Vec<usize>),
     /// A process of a node begins to use channels, or the last one that uses them ends.
     Hears(usize, bool),
-    /// The Master tells a node its news, which arrives this often; or later.
+    /// The Master tells a node its news, which arrives this many times; or later.
     Tells(usize, usize),
     TellsLate(usize),
     /// Late news arrive.
     Arrives,
-    /// A node asks. The question, the answer, or none of them is lost.
+    /// A node asks. The question, the answer, or neither is lost.
     Asks(usize),
     AsksInVain(usize),
     AnswerIsLost(usize),
@@ -227,7 +227,7 @@ impl World {
             }
             Event::Asks(node) => {
                 let standing = self.replicas[node].standing();
-                // News that overtake the answer change nothing.
+                // News that overtakes the answer changes nothing.
                 let answer = self.directory.answer(&name_of(node), &standing);
                 if let Some(news) = self.directory.news_for(&name_of(node)) {
                     self.replicas[node].told(news);
@@ -251,7 +251,7 @@ impl World {
         agents.chain(nodes).chain((0..self.agents).map(filler))
     }
 
-    /// At every moment at which an agent is there, somebody who is asked knows it, unless the Master alone does.
+    /// Whether an agent that is there is known to somebody who can be asked, or to the Master alone.
     fn finds(&self, name: &str) -> bool {
         let Some(asker) = self.there.iter().next() else {
             return true;
@@ -265,9 +265,9 @@ impl World {
         })
     }
 
-    /// All nodes ask until they want nothing more.
+    /// Lets all nodes ask until they want nothing more.
     fn settles(&mut self) {
-        // Holders state what they hold, and the others drop it then.
+        // Holders state what they hold, and then the others drop it.
         for _ in 0..3 {
             for number in self.there.clone() {
                 catch_up(
@@ -284,8 +284,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     /// Updates may be lost, doubled or late, nodes come and go, the platform grows and shrinks, and the Master starts
-    /// anew. Still, a replica that gets the answers to what it states is equal to the original for what it covers, and
-    /// covers what it is to hold.
+    /// anew. Still, a replica that gets the answers to its standings equals the original in what it covers, and covers
+    /// what it must hold.
     #[test]
     fn a_replica_catches_up(events in prop::collection::vec(event(), 1..60)) {
         let mut world = World::new();
@@ -307,13 +307,13 @@ proptest! {
         for number in &world.there {
             check(&world.directory, &world.replicas[*number], world.names());
         }
-        // A later change is told to those that it concerns.
+        // A later change is told to the nodes that it concerns.
         world.directory.concerned();
         world.directory.set("agent-1", at(4000));
         if let Concerned::Nodes(nodes) = world.directory.concerned() {
             for name in nodes {
                 let number = (0..NODES).find(|number| name_of(*number) == name).unwrap();
-                // A node that has gone did not settle: it may not know yet that it follows the agent.
+                // A node that has gone did not settle, so it may not know yet that it follows the agent.
                 if !world.there.contains(&number) {
                     continue;
                 }
@@ -324,8 +324,8 @@ proptest! {
         }
     }
 
-    /// Nodes come and go one after the other, and each has the time to hear of it. At no moment is an agent that is
-    /// there found by nobody, even if the Master is lost in that moment.
+    /// Nodes come and go one after the other, and each has the time to be told. An agent that is there can be found at
+    /// every moment, even if the Master is lost at that moment.
     #[test]
     fn a_present_agent_is_found_while_holders_change(
         changes in prop::collection::vec((0..NODES, any::<bool>(), 0_usize..4), 1..20),
@@ -342,7 +342,7 @@ proptest! {
                 (false, 4..) => world.happens(Event::NodeGoes(number)),
                 (false, _) => world.happens(Event::Grows([2100, 1600, 1400, 2500][size])),
             }
-            // Every node asks in its turn, a part at a time.
+            // Every node asks in turn, one part at a time.
             for _ in 0..12 {
                 for number in world.there.clone() {
                     world.happens(Event::Asks(number));
@@ -374,7 +374,7 @@ fn an_update_tells_what_it_changed() {
         node: "node-1".to_owned(),
         process: "p".to_owned(),
     };
-    // Its node has asked for an agent of the process, and so may have a link to it.
+    // Its node has asked for an agent of the process, so it may have a link to it.
     directory.ended(ended.clone(), &["a".to_owned()]);
     let changed = replica.told(directory.news_for("node-1").unwrap());
     assert_eq!((changed.agents.len(), changed.ended), (0, vec![ended]));
@@ -383,7 +383,7 @@ fn an_update_tells_what_it_changed() {
     assert_eq!(changed, [Changed::default()]);
 }
 
-/// A node that an agent ran on before speaks for it. So only what changed its place counts.
+/// A node on which an agent ran before speaks for the agent. So only a change of its place counts.
 #[test]
 fn an_agent_leaves_a_node_when_its_place_changes() {
     let mut directory = Directory::starting_at(10);
@@ -397,7 +397,7 @@ fn an_agent_leaves_a_node_when_its_place_changes() {
     directory.set("a", node("node-2"));
     let standing = replica.standing();
     let elsewhere = directory.news_for("node-1").unwrap();
-    // It is not taken while the Master is asked.
+    // It is refused while the Master is asked.
     assert_eq!(replica.told(elsewhere), Changed::default());
     let left = replica.answered(directory.answer("node-1", &standing)).left;
     assert_eq!(left, [("a".to_owned(), "node-1".to_owned())]);
@@ -411,7 +411,7 @@ fn an_agent_leaves_a_node_when_its_place_changes() {
     assert_eq!(replica.told(directory.news_for("node-1").unwrap()).left, []);
 }
 
-/// No message holds more than a part of a large directory, and no node waits for a heartbeat to have all of it.
+/// No message contains more than a part of a large directory, and no node waits for a heartbeat to have all of it.
 #[test]
 fn a_whole_transfer_goes_in_parts() {
     let mut directory = Directory::starting_at(10);
@@ -430,7 +430,7 @@ fn a_whole_transfer_goes_in_parts() {
         let update = directory.answer(&name, &standing);
         assert!(serde_json::to_vec(&update).unwrap().len() < 512 * 1024);
         parts += update.part.is_some() as usize;
-        // It goes on all the while.
+        // It continues all the while.
         directory.set(&filler(parts * 100), at(3000 + parts as u16));
         replica.answered(update);
         if !replica.wants() {
@@ -444,7 +444,7 @@ fn a_whole_transfer_goes_in_parts() {
     check(&directory, &replica, (0..20_000).map(filler));
 }
 
-/// And it is no change if the Master says the same.
+/// If the Master says the same, it is no change.
 #[test]
 fn the_word_of_another_node_is_believed_in_nothing_that_matters() {
     let mut directory = Directory::starting_at(10);
@@ -463,10 +463,10 @@ fn the_word_of_another_node_is_believed_in_nothing_that_matters() {
     for (name, said) in [("filler-1", at(5)), ("filler-2", at(6))] {
         replica.follow(name);
         replica.heard(name, &said);
-        // A node is believed in nothing that matters.
+        // A node is not believed in anything that matters.
         assert_eq!(replica.locate(name), AgentLocation::Unknown);
     }
-    // Some processes heard another place meanwhile.
+    // In the meantime, some processes were told another place.
     for said in [at(6), at(5), at(5)] {
         replica.follow("filler-4");
         replica.heard("filler-4", &said);

@@ -1,4 +1,4 @@
-//! The news of the directory on their way from the Master to a node, and what a node states of its replica.
+//! The news of the directory on the way from the Master to a node, and what a node states about its replica.
 
 use std::ops::Bound;
 
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 use super::slices::Slices;
 use crate::{AgentLocation, DirectoryChange, EndedProcess, ProcessContact, Rules};
 
-/// Most entries in one part of a whole transfer.
+/// The most entries in one part of a whole transfer.
 pub const PART: usize = 1000;
-/// Most names that a node begins or ends to follow in one exchange.
+/// The most names that a node begins or stops to follow in one exchange.
 pub const NAMES_AT_ONCE: usize = 1000;
 
-/// The state of a node's replica, and what the node wants. The Master's directory answers it.
+/// The state of a node's replica, and the node's wishes. The Master's directory answers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    /// Revision of the directory that the node holds; 0 before the first update.
+    /// The revision of the directory that the node has; 0 before the first update.
     pub revision: u64,
-    /// Slices that the node holds whole.
+    /// The slices that the node holds completely.
     #[serde(default)]
     pub slices: Slices,
-    /// Number of the last exchange of followed names; 0 if the Master follows none for the node.
+    /// The number of the last exchange of followed names; 0 if the Master follows none for the node.
     #[serde(default)]
     pub names: u64,
     /// Local names that the node wants to follow from now on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub follow: Vec<String>,
-    /// Local names that the node does not follow any more.
+    /// Local names that the node no longer follows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forget: Vec<String>,
-    /// Whether the node wants to hear of the processes that use channels.
+    /// Whether the node wants to be told of the processes that use channels.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub processes: bool,
-    /// The revision up to which the node's processes have heard of these.
+    /// The revision up to which the node's processes know these.
     #[serde(default)]
     pub heard: u64,
     /// The transfer of which the node wants the next part.
@@ -43,20 +43,20 @@ pub struct Standing {
 /// A step of the directory from one revision to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryUpdate {
-    /// Revision it starts from; 0 is the empty directory.
+    /// The revision from which it starts; 0 is the empty directory.
     pub from: u64,
-    /// Revision it leads to.
+    /// The revision to which it leads.
     pub to: u64,
-    /// Slices that the node must hold. The changes are those of these slices, of followed names, and of what all nodes
-    /// hold.
+    /// The slices that the node must hold. The changes are those of these slices, of followed names, and of everything
+    /// that all nodes hold.
     #[serde(default)]
     pub slices: Slices,
-    /// Number of the last exchange of followed names.
+    /// The number of the last exchange of followed names.
     #[serde(default)]
     pub names: u64,
     /// The changes.
     pub changes: Vec<DirectoryStep>,
-    /// Whether there are more changes, which did not fit.
+    /// Whether there are more changes that did not fit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
     /// The next part of a transfer.
@@ -65,7 +65,7 @@ pub struct DirectoryUpdate {
 }
 
 impl DirectoryUpdate {
-    /// Whether it tells of processes that use channels now. Somebody may wait until it has arrived.
+    /// Whether it tells of processes that now use channels. Somebody may wait until it has arrived.
     pub fn tells_of_processes(&self) -> bool {
         let mut changes = self.changes.iter();
         changes.any(|step| matches!(step, DirectoryStep::Joined { .. }))
@@ -102,7 +102,7 @@ pub enum DirectoryStep {
     },
 }
 
-/// A whole transfer, from some place in it on. It goes in parts, in the order of sections, and of names in a section.
+/// A whole transfer, from some place in it on. It comes in parts, ordered by section, and by name in a section.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
     /// The slices.
@@ -113,17 +113,17 @@ pub struct Transfer {
     /// Whether it has the processes that use channels.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub processes: bool,
-    /// The last entry of the part before; none at the beginning.
+    /// The last entry of the previous part; `None` at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
 }
 
-/// A part of a whole transfer. Nothing else is between its ends.
+/// A part of a whole transfer. There is nothing else between its ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryPart {
     /// The transfer, from the beginning of this part on.
     pub of: Transfer,
-    /// The last entry of this part; none if the transfer ends with it.
+    /// The last entry of this part; `None` if the transfer ends with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Cursor>,
     /// The entries.
@@ -178,7 +178,7 @@ impl Cursor {
     }
 }
 
-/// The names of a section that are after one cursor, and not after another; none if the section is not between them.
+/// The names of a section after one cursor and up to another; `None` if the section is not between them.
 pub(super) fn names_between<'c>(
     section: u8,
     after: Option<&'c Cursor>,
@@ -191,7 +191,7 @@ pub(super) fn names_between<'c>(
     ))
 }
 
-/// The same for processes.
+/// As [`names_between`], for processes.
 pub(super) fn processes_between(
     after: Option<&Cursor>,
     until: Option<&Cursor>,

@@ -1,4 +1,4 @@
-//! The parts of a large directory that each node is to hold: slices, and the names that it follows.
+//! The parts of a large directory that each node must hold: slices, and the names that it follows.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,9 +8,9 @@ use super::following::MOST_FOLLOWED;
 use super::slices::{HOLDERS, MOST_WHOLE, SLICES, Slices, WHOLE_AGAIN, hash, slice_of, weight};
 use super::update::{NAMES_AT_ONCE, Standing};
 
-/// How far apart the first numbers of exchanges are, so that no late update has the number of a later exchange.
+/// The distance between the first numbers of exchanges, so that no late update has the number of a later exchange.
 const NUMBERS: u64 = 1 << 32;
-/// Followings of nodes that began anew are swept when there are more of them than of all others, and than this.
+/// Followings of nodes that began anew are removed when there are more of them than of all others, and more than this.
 const UNSWEPT: usize = 10_000;
 
 /// The Master's knowledge of the nodes' replicas.
@@ -19,17 +19,18 @@ pub(super) struct Views {
     is_sliced: bool,
     of_node: HashMap<String, usize>,
     views: Vec<View>,
-    /// The nodes that hear of the processes that use channels.
+    /// The nodes that are told of the processes that use channels.
     hearing: BTreeSet<usize>,
-    /// The nodes that are to hold each slice, with their weights, the greatest first.
+    /// The nodes that must hold each slice, with their weights, the greatest first.
     holders: Vec<Vec<(u64, usize)>>,
     /// The tags of the nodes that follow each name.
     followers: HashMap<String, Vec<u32>>,
-    /// The node of each tag; none if the node began anew, with another tag.
+    /// The node of each tag; `None` if the node began anew, with another tag.
     tags: Vec<Option<usize>>,
     free: Vec<u32>,
-    /// Followings in all, and those of tags without a node.
+    /// The number of all followings.
     followings: usize,
+    /// The number of followings whose tag has no node.
     unswept: usize,
     drawn: u64,
 }
@@ -41,14 +42,14 @@ struct View {
     is_there: bool,
     /// The slices that the node states to hold.
     held: Slices,
-    /// The revision that the node was told last.
+    /// The revision that the node was last told.
     told: u64,
-    /// Whether it has stated anything.
+    /// Whether the node has stated anything.
     is_heard_of: bool,
-    /// The revision up to which its processes have heard of those that use channels.
+    /// The revision up to which the node's processes know those that use channels.
     heard: u64,
     tag: u32,
-    /// Number of the last exchange of names.
+    /// The number of the last exchange of names.
     number: u64,
     followed: usize,
 }
@@ -72,7 +73,7 @@ impl Default for Views {
 }
 
 impl Views {
-    /// Whether nodes hold slices only.
+    /// Whether nodes hold only slices.
     pub(super) fn is_sliced(&self) -> bool {
         self.is_sliced
     }
@@ -117,7 +118,7 @@ impl Views {
         (self.tags.len() - 1) as u32
     }
 
-    /// A node has come.
+    /// Notes that a node has come.
     pub(super) fn came(&mut self, node: &str) {
         let view = self.of(node);
         self.views[view].is_there = true;
@@ -126,7 +127,7 @@ impl Views {
         }
     }
 
-    /// A node has gone. Nothing is remembered for it.
+    /// Notes that a node has gone. Nothing about it is remembered.
     pub(super) fn gone(&mut self, node: &str) {
         let view = self.of(node);
         let gone = &mut self.views[view];
@@ -157,7 +158,7 @@ impl Views {
         holders.truncate(HOLDERS);
     }
 
-    /// The slices that a node must hold: those chosen for it, and those it holds until all of their holders do.
+    /// The slices that a node must hold: those chosen for it, and those that it holds until all of their holders do.
     pub(super) fn slices_of(&self, view: usize) -> Slices {
         if !self.is_sliced {
             return Slices::ALL;
@@ -185,14 +186,14 @@ impl Views {
         self.views[view].held = slices;
     }
 
-    /// Notes whether a node wants to hear of the processes that use channels, and what its own have heard.
+    /// Notes whether a node wants to be told of the processes that use channels, and which revision its own know.
     pub(super) fn hears_processes(&mut self, view: usize, standing: &Standing) {
         match standing.processes {
             true => self.hearing.insert(view),
             false => self.hearing.remove(&view),
         };
         let stating = &mut self.views[view];
-        // One that has nothing of the directory has only registered, and states more soon.
+        // A node that has nothing of the directory has only registered, and will state more soon.
         stating.is_heard_of = standing.revision > 0;
         stating.heard = match stating.is_heard_of {
             true => stating.heard.max(standing.heard),
@@ -200,31 +201,31 @@ impl Views {
         };
     }
 
-    /// Whether a node hears of the processes that use channels.
+    /// Whether a node is told of the processes that use channels.
     pub(super) fn hears(&self, view: usize) -> bool {
         self.hearing.contains(&view)
     }
 
-    /// Notes the revision up to which the processes of a node have heard.
+    /// Notes the revision up to which the processes of a node know those that use channels.
     pub(super) fn heard(&mut self, view: usize, revision: u64) {
         let heard = &mut self.views[view].heard;
         *heard = revision.max(*heard);
     }
 
-    /// Whether the processes of all nodes that hear of those that use channels have heard up to this revision. A node that has
-    /// not stated anything yet may be one of them.
+    /// Whether, on all nodes that are told of processes that use channels, the processes know these up to this
+    /// revision. A node that has not stated anything yet may be one of them.
     pub(super) fn have_heard(&self, revision: u64) -> bool {
         let mut there = self.views.iter().enumerate().filter(|(_, it)| it.is_there);
         there.all(|(view, it)| it.is_heard_of && (it.heard >= revision || !self.hears(view)))
     }
 
-    /// The nodes that hear of the processes that use channels.
+    /// The nodes that are told of the processes that use channels.
     pub(super) fn hearing(&self) -> impl Iterator<Item = &str> {
         let hearing = self.hearing.iter();
         hearing.map(|view| self.views[*view].node.as_str())
     }
 
-    /// The revision that a node was told last.
+    /// The revision that a node was last told.
     pub(super) fn told(&self, view: usize) -> u64 {
         self.views[view].told
     }
@@ -247,7 +248,7 @@ impl Views {
             .is_some_and(|tags| tags.contains(&tag))
     }
 
-    /// The nodes that must hear of a change of this name.
+    /// The nodes that must be told of a change of this name.
     pub(super) fn concerned(&self, name: &str) -> impl Iterator<Item = &str> {
         let holders = self.holders[slice_of(name)].iter().map(|(_, view)| *view);
         let followers = self.followers.get(name).into_iter().flatten();
@@ -281,7 +282,7 @@ impl Views {
     }
 
     fn follow(&mut self, view: usize, name: &str) {
-        // The node itself has the same limit, and its own agents beside it.
+        // The node itself has the same limit, in addition to its own agents.
         let is_full = self.views[view].followed >= 2 * MOST_FOLLOWED;
         if is_full || self.follows(view, name) || Name::new("agent", name).is_err() {
             return;
@@ -322,7 +323,7 @@ impl Views {
         if followed == 0 {
             return;
         }
-        // To look for them among the names of all nodes would take too long.
+        // Searching for them among the names of all nodes would take too long.
         self.tags[self.views[view].tag as usize] = None;
         self.views[view].tag = self.tag(view);
         self.unswept += followed;
@@ -362,7 +363,7 @@ mod tests {
         }
     }
 
-    /// A node makes the Master remember a bounded number of names, whatever it sends.
+    /// Whatever a node sends, the Master remembers a limited number of its names.
     #[test]
     fn a_hostile_node_fills_no_memory() {
         let mut views = Views::default();

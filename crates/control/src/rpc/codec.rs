@@ -1,4 +1,4 @@
-//! Conversion of frames to bytes and back, without I/O.
+//! The conversion of frames to bytes and back, without I/O.
 
 use bytes::{Buf, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub enum Frame {
     },
 }
 
-/// The reason why bytes are not a frame, or a frame cannot be sent. The connection must be closed.
+/// Why bytes are not a frame, or a frame cannot be sent. The connection must then be closed.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
     /// The frame is longer than the limit.
@@ -59,7 +59,7 @@ pub enum CodecError {
 /// Appends `frame` to `out`.
 ///
 /// # Errors
-/// [`CodecError::TooLong`] if the frame exceeds `limit`. Then `out` is unchanged.
+/// [`CodecError::TooLong`] if the frame exceeds `limit`; `out` is then unchanged.
 pub fn encode(frame: &Frame, limit: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
     let start = out.len();
     out.extend_from_slice(&[0; LENGTH]);
@@ -109,7 +109,7 @@ impl Decoder {
     /// The next frame, or `None` if the frame is not complete yet.
     ///
     /// # Errors
-    /// After an error the stream cannot go on.
+    /// [`CodecError`]; the stream cannot go on after it.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, CodecError> {
         let Some(prefix) = self.buffer.first_chunk::<LENGTH>() else {
             return Ok(None);

@@ -21,9 +21,9 @@ use crate::{Fault, FaultCode};
 const PEER: &str = "the other side";
 /// How long the other side may take no bytes while some wait for it.
 const STALLED: Duration = Duration::from_secs(30);
-/// Requests that wait for the application before reading stops.
+/// The number of requests that may wait for the application before reading stops.
 const INCOMING: usize = 64;
-/// Bytes requested from the system in each read.
+/// The bytes requested from the system in each read.
 const READ: usize = 16 * 1024;
 
 /// The asking half of a connection.
@@ -34,7 +34,7 @@ pub struct RpcCaller {
     asker: Asker,
 }
 
-/// The reason why a connection ended.
+/// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionClosed {
     /// The other side closed it.
@@ -54,9 +54,9 @@ pub enum ConnectionClosed {
     Io(#[from] std::io::Error),
 }
 
-/// Speaks the protocol on `stream`, and takes frames of at most `limit` bytes. The connection lives as long as the
-/// returned future is polled. It ends when the other side closes it, or when the receiver, every [`RpcCaller`] and every
-/// [`Answer`] are dropped.
+/// Speaks the protocol on `stream`, and accepts frames of at most `limit` bytes. The connection lives as long as the
+/// returned future is polled. It ends when the other side closes it, or when the receiver, every [`RpcCaller`] and
+/// every [`Answer`] have been dropped.
 pub fn open<S>(
     stream: S,
     limit: usize,
@@ -101,8 +101,8 @@ where
     (caller, incoming, drive)
 }
 
-/// Reads frames for ever. A side that asks more than this one can hold is not read until there is room again. Its answers
-/// wait as well, so no work on a request may need an answer of the same side without a limit of time.
+/// Reads frames for ever. If the other side asks more than this one can hold, nothing is read until there is room again.
+/// Answers of that side wait as well, so work on a request must not need an answer from the same side without a time limit.
 async fn read(
     mut reader: impl AsyncRead + Unpin,
     limit: Arc<AtomicUsize>,
@@ -146,7 +146,7 @@ async fn read(
                     continue;
                 }
             };
-            // The application may have dropped its receiver and only send requests from now on.
+            // The application may have dropped its receiver, and only send requests from now on.
             let _ = deliver.send(incoming).await;
         }
         let buffer = decoder.buffer();
@@ -159,7 +159,7 @@ async fn read(
     }
 }
 
-/// Notes an answer. All answers on the connection are from the one at its other end.
+/// Notes an answer. All answers on the connection come from the peer at its other end.
 fn resolve(asker: &Asker, id: u64, answer: Answered) {
     asker.answered(id, |_| Some(answer));
 }
@@ -207,7 +207,7 @@ async fn write(
     ConnectionClosed::Here
 }
 
-/// A frame that is too long to send must not leave its caller, here or there, waiting.
+/// If a frame is too long to send, its caller, here or there, must not wait for ever.
 fn answer_instead(
     frame: Frame,
     error: &CodecError,
@@ -279,7 +279,7 @@ impl RpcCaller {
         self.outgoing.try_send(Frame::Notice { body })
     }
 
-    /// Takes frames of up to `limit` bytes from now on, because the other side is known.
+    /// Accepts frames of up to `limit` bytes from now on, because the other side is known.
     pub fn allow_frames(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
@@ -448,7 +448,7 @@ mod tests {
         // No answer leaves.
         drop(frames);
         let (limit, asker) = (Arc::new(AtomicUsize::new(2000)), Asker::default());
-        // Two of the frames have room.
+        // There is room for two of the frames.
         let held = Arc::new(Semaphore::new(3000));
         let reading = read(bytes.as_slice(), limit, deliver, held, answers, &asker);
         tokio::pin!(reading);
@@ -456,7 +456,7 @@ mod tests {
         let (first, second) = (incoming.try_recv().unwrap(), incoming.try_recv().unwrap());
         assert!(incoming.try_recv().is_err());
 
-        // A request that is answered or given up makes room, and so does one that is bounded in another way.
+        // A request that is answered or given up makes room, and so does one that is limited in another way.
         let Incoming::Call { answer, .. } = first else {
             panic!("a request comes first")
         };
@@ -477,7 +477,7 @@ mod tests {
         assert!(matches!(notice, Incoming::Notice { .. }));
         assert!(incoming.try_recv().is_err());
 
-        // So does a notice that is dropped.
+        // A notice that is dropped also makes room.
         drop(notice);
         assert!(reading.as_mut().now_or_never().is_none());
         let notice = incoming.try_recv().unwrap();

@@ -1,4 +1,4 @@
-//! The requests and notices of the other side, bounded in bytes as long as this side holds them.
+//! The requests and notices of the other side. Their bytes are limited as long as this side holds them.
 
 use std::ops::Deref;
 
@@ -12,11 +12,10 @@ use super::outgoing::{OUTGOING, OutgoingFrames};
 use crate::asker::{self, to_json};
 use crate::{Fault, FaultCode};
 
-/// Bytes of requests without answers, and of notices, that this side holds before it reads no further. The longest frame
-/// fits.
+/// The bytes of unanswered requests and of notices at which this side reads no further. The longest frame fits.
 pub(super) const HELD: usize = OUTGOING;
 
-/// The bytes of a request above which it is long.
+/// A request of more bytes than this is long.
 const LONG: usize = 256 * 1024;
 /// The turn to read a long request.
 static LONG_REQUESTS: Semaphore = Semaphore::const_new(1);
@@ -45,8 +44,8 @@ pub struct NoticeBody {
     _room: OwnedSemaphorePermit,
 }
 
-/// The right, and the duty, to answer one request. If it is dropped unused, the answer is a fault. The request's bytes
-/// count as held until then.
+/// The right, and the duty, to answer one request. If it is dropped unused, the answer is a fault. Until then the
+/// request's bytes count as held.
 #[derive(Debug)]
 pub struct Answer {
     pub(super) id: u64,
@@ -58,16 +57,17 @@ impl Incoming {
     /// Reads the JSON of a request or notice.
     ///
     /// # Errors
-    /// [`FaultCode::BadRequest`].
+    /// [`FaultCode::BadRequest`] if the JSON is not of this type.
     pub fn parse<T: DeserializeOwned>(body: &RawValue) -> Result<T, Fault> {
         asker::parse(body.get())
     }
 
-    /// Reads the JSON of a request, as [`parse`](Self::parse) does. A long one is read on another thread, so that nobody else
-    /// waits for that. Long ones are read one after another, because each may take many times its length of memory meanwhile.
+    /// Reads the JSON of a request, as [`parse`](Self::parse) does. A long request is read on another thread, so that
+    /// nobody else waits for it. Long requests are read one after another, because each may need many times its length
+    /// in memory meanwhile.
     ///
     /// # Errors
-    /// [`FaultCode::BadRequest`].
+    /// [`FaultCode::BadRequest`] if the JSON is not of this type.
     pub async fn read<T>(body: Box<RawValue>) -> Result<T, Fault>
     where
         T: DeserializeOwned + Send + 'static,
@@ -114,8 +114,8 @@ impl Answer {
         }
     }
 
-    /// Counts the request's bytes no longer. The caller has bounded in another way what it keeps of the request, because
-    /// the answer comes late.
+    /// Stops counting the request's bytes. The answer comes late, and the caller has limited in another way what it
+    /// keeps of the request.
     pub fn free_room(&mut self) {
         self.room = None;
     }

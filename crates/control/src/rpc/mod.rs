@@ -4,8 +4,8 @@
 //! object. [`open`] puts the protocol on a byte stream. It returns a [`RpcCaller`] for requests and notices, the
 //! [`Incoming`] requests and notices of the other side, and a future that drives both.
 //!
-//! Both directions are bounded in bytes: the frames that wait for the other side to read, and the requests of the other
-//! side that have no answers yet.
+//! Both directions are limited in bytes: the frames that wait for the other side to read, and the unanswered requests
+//! of the other side.
 
 pub mod codec;
 mod connection;
@@ -17,8 +17,8 @@ pub use connection::{ConnectionClosed, RpcCaller, open};
 pub use incoming::{Answer, Incoming, NoticeBody};
 pub use outgoing::Untold;
 
-/// Largest frame once the other side is known, in bytes: the longest deny list fits.
+/// The largest frame once the other side is known, in bytes. The longest deny list fits.
 pub const LONGEST_FRAME: usize = 24 * 1024 * 1024;
 
-/// Largest frame from an unknown peer, in bytes.
+/// The largest frame from an unknown peer, in bytes.
 pub const LONGEST_FRAME_UNKNOWN: usize = 64 * 1024;

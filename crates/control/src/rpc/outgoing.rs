@@ -1,4 +1,4 @@
-//! The frames that wait for the writer of a connection, bounded in bytes.
+//! The frames that wait for the writer of a connection. Their bytes are limited.
 
 use std::sync::Arc;
 
@@ -8,12 +8,13 @@ use super::codec::Frame;
 use crate::Fault;
 use crate::asker::gone;
 
-/// Bytes that may wait for the writer before senders wait, and as many of frames that are sent at once. The longest frame fits.
+/// The bytes that may wait for the writer before senders wait; and as many of frames that are sent at once. The longest
+/// frame fits.
 pub(super) const OUTGOING: usize = 32 * 1024 * 1024;
-/// The bytes that a frame counts for besides its body.
+/// The bytes that a frame counts as in addition to its body.
 const OVERHEAD: usize = 256;
 
-/// The reason why a notice was not taken for sending.
+/// Why a notice was not accepted for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Untold {
     /// The connection is closed.
@@ -24,8 +25,8 @@ pub enum Untold {
     ReadsNothing,
 }
 
-/// The remaining room, in bytes. Frames that are sent at once have room of their own: a long one that waits keeps all that is left
-/// of the other room, and a side that reads would seem to read nothing.
+/// The remaining room, in bytes. Frames that are sent at once have room of their own. Otherwise a long frame that waits
+/// would occupy all the remaining room, and the other side would seem to read nothing although it does.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     waiting: Arc<Semaphore>,
@@ -43,7 +44,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Nothing is sent any more.
+    /// Notes that nothing is sent any more.
     pub(super) fn close(&self) {
         self.waiting.close();
         self.at_once.close();
@@ -64,7 +65,7 @@ pub(super) struct WeakOutgoingFrames {
 }
 
 impl OutgoingFrames {
-    /// Waits for room. Nothing happens if the connection is closed.
+    /// Waits for room, then sends. Nothing happens if the connection is closed.
     pub(super) async fn send(&self, frame: Frame) -> Result<(), Fault> {
         let room = self.room.waiting.clone();
         let room = room.acquire_many_owned(cost(&frame)).await;
@@ -92,7 +93,7 @@ impl WeakOutgoingFrames {
     }
 }
 
-/// The bytes for which a frame counts, on its way to the writer or held by its receiver.
+/// The bytes that a frame counts as, on its way to the writer or held by its receiver.
 pub(super) fn cost(frame: &Frame) -> u32 {
     let body = match frame {
         Frame::Call { body, .. } | Frame::Answer { body, .. } | Frame::Notice { body } => {

@@ -21,11 +21,12 @@ pub struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// The encoding that [`encode`](super::encode) writes of the message, without `beginning`, with which it begins.
+    /// The encoding of the message as [`encode`](super::encode) writes it, without `beginning`, with which it begins.
     ///
-    /// `None`: it does not begin like that, or only an encoder can tell. Parameters are recognised that are words or agents
-    /// with a name alone, and content that is text or less than 64 KiB of bytes. `beginning` ends where text begins, and one
-    /// byte before bytes do, so that contents of different lengths have it in common.
+    /// `None` if it does not begin with `beginning`, or if only an encoder can tell. This function recognises parameters
+    /// that are words or agents with a name alone, and content that is text or less than 64 KiB of bytes. `beginning` ends
+    /// where the text of the content begins, or one byte before its bytes, so that contents of different lengths have it in
+    /// common.
     pub fn behind(message: &'a AclMessage, beginning: &[u8]) -> Option<Self> {
         const MARK: u8 = Parameter::Content as u8;
         let mark = behind_parameters(message, beginning)?;
@@ -59,7 +60,7 @@ impl<'a> Rest<'a> {
         usize::from(self.before.is_some()) + self.content.len() + self.end.len()
     }
 
-    /// Appends it to `out`.
+    /// Appends the encoding to `out`.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         out.extend(self.before);
         out.extend_from_slice(self.content);
@@ -89,7 +90,7 @@ fn behind_parameters<'a>(message: &AclMessage, bytes: &'a [u8]) -> Option<&'a [u
         return None;
     };
     let is_usual = reply_to.is_empty() && reply_by.is_none() && user_defined.is_empty();
-    // 0: an act with a name of its own.
+    // 0 stands for an act with a name of its own.
     if !is_usual || *act == 0 || *act != performative.code() {
         return None;
     }

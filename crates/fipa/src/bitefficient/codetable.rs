@@ -161,14 +161,14 @@ impl CodeTable {
         })
     }
 
-    /// The number of a text, which is used thereby.
+    /// The number of a text. The look-up counts as a use of the text.
     fn number(&mut self, text: &[u8]) -> Option<usize> {
         let number = *self.numbers.get(text)?;
         self.touch(number);
         Some(number)
     }
 
-    /// The text of a number, which is used thereby, and the kind of the atom that entered it.
+    /// The text of a number, and the kind of the atom that entered the text. The look-up counts as a use of the text.
     fn text(&mut self, number: usize) -> Option<(&[u8], Atom)> {
         self.touch(number);
         let entry = self.entries.get(number)?.as_ref()?;

@@ -115,7 +115,7 @@ fn write_message(message: &AclMessage, text: TextForm, out: &mut Vec<u8>) -> Wri
     Ok(())
 }
 
-/// All but the content, which comes last, and the end.
+/// Writes everything but the content, which comes last, and the end mark.
 #[inline]
 fn write_parameters(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     out.extend_from_slice(&[0xfa, 0x10]);
@@ -124,7 +124,7 @@ fn write_parameters(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     write_others::<true>(message, out)
 }
 
-/// The sender and the receivers.
+/// Writes the sender and the receivers.
 #[inline]
 pub(super) fn write_agents(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     if let Some(sender) = &message.sender {
@@ -134,7 +134,7 @@ pub(super) fn write_agents(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     write_aids(Parameter::Receiver, &message.receivers, out)
 }
 
-/// The parameters behind those. `ALL`: also `:conversation-id` and `:reply-with`.
+/// Writes the parameters after the sender and the receivers; with `ALL`, also `:conversation-id` and `:reply-with`.
 #[inline]
 pub(super) fn write_others<const ALL: bool>(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     write_optional(Parameter::Ontology, &message.ontology, out)?;
@@ -290,7 +290,7 @@ fn write_quoted_string(tag: u8, text: &str, out: &mut Vec<u8>) -> Written {
     Ok(())
 }
 
-/// A text behind its tag and the bytes before the tag.
+/// Writes a text behind its tag and the byte before the tag.
 #[inline]
 fn write_text(before: [u8; 2], text: &str, out: &mut Vec<u8>) -> Written {
     const SHORT: usize = 64;
@@ -304,7 +304,7 @@ fn write_text(before: [u8; 2], text: &str, out: &mut Vec<u8>) -> Written {
     }
 }
 
-/// The same for long texts. Vectorised functions check and copy them.
+/// As [`write_text`], for long texts. Vectorised functions check and copy them.
 fn write_long_text(before: [u8; 2], text: &str, out: &mut Vec<u8>) -> Written {
     if memchr(0, text.as_bytes()).is_some() {
         return Err(zero());
@@ -316,7 +316,7 @@ fn write_long_text(before: [u8; 2], text: &str, out: &mut Vec<u8>) -> Written {
     Ok(())
 }
 
-/// A text behind its tag.
+/// Writes a text behind its tag.
 fn write_tagged_text(tag: u8, text: &str, out: &mut Vec<u8>) -> Written {
     if memchr(0, text.as_bytes()).is_some() {
         return Err(zero());
@@ -359,7 +359,7 @@ fn write_standard_word(before: [u8; 2], word: &str, out: &mut Vec<u8>) -> Writte
     }
 }
 
-/// A date-time with its tag.
+/// Writes a date-time with its tag.
 pub(crate) fn write_date_time(moment: &DateTime, out: &mut Vec<u8>) {
     let tag = match moment.origin() {
         Origin::Calendar => 0x20,
@@ -464,7 +464,7 @@ fn write_atom(bracket: Bracket, expression: &Expression, out: &mut Vec<u8>) -> W
     }
 }
 
-/// A byte string with its tag and length.
+/// Writes a byte string with its tag and length.
 pub(crate) fn write_byte_string(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     write_bytes(Bracket::None, bytes, out).map_err(|error| *error)
 }
@@ -475,7 +475,7 @@ fn write_bytes(bracket: Bracket, bytes: &[u8], out: &mut Vec<u8>) -> Written {
     Ok(())
 }
 
-/// The text before this many bytes.
+/// Writes the tag and the length that stand before this many bytes.
 pub(super) fn write_length(bracket: Bracket, length: usize, out: &mut Vec<u8>) -> Written {
     if let Ok(length) = u8::try_from(length) {
         out.extend_from_slice(&[tag(bracket, 6), length]);

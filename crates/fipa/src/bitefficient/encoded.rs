@@ -78,7 +78,7 @@ impl ShortLayout {
     #[inline]
     fn whole(&self, bytes: &[u8]) -> Layout {
         let mut offsets = ParameterOffsets::default();
-        // The compiler makes a loop of `map`, and a few instructions of this.
+        // The compiler turns this into a few instructions, and `map` into a loop.
         for (whole, short) in offsets.0.iter_mut().zip(&self.offsets) {
             *whole = u32::from(*short);
         }

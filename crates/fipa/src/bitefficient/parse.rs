@@ -17,7 +17,7 @@ pub(crate) trait Observer {
     fn piece(&mut self, piece: Piece, start: usize, end: usize) -> Result<(), DecodeError>;
 }
 
-/// Looks away.
+/// Ignores all pieces.
 impl Observer for () {
     #[inline(always)]
     fn piece(&mut self, _: Piece, _: usize, _: usize) -> Result<(), DecodeError> {

@@ -49,10 +49,10 @@ pub fn join_parts<'a>(leading: &'a [u8], rest: &'a [u8]) -> Option<[&'a [u8]; 4]
     Some([&BEGINNING, act, leading, after])
 }
 
-/// The same in place: `bytes` has room for the beginning and for `leading` before `rest`.
+/// As [`join_parts`], in place: `bytes` has room for the beginning and for `leading` before `rest`.
 ///
 /// # Errors
-/// The bytes as they were, if what stands behind that room does not begin with an act, or if there is no such room.
+/// The unchanged bytes, if there is no such room, or if the bytes behind it do not begin with an act.
 pub fn join_in_place(leading: &[u8], mut bytes: Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
     let room = room_before_rest(leading);
     let Some(length) = bytes.get(room..).and_then(act_length) else {
@@ -81,7 +81,7 @@ fn act_length(rest: &[u8]) -> Option<usize> {
 /// Ends a message with content of this length: appends everything before the content. The content and one byte 01 follow.
 ///
 /// # Errors
-/// If it is longer than 4 GiB.
+/// If the content is longer than 4 GiB.
 pub fn begin_content(length: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     out.push(Parameter::Content as u8);
     write_length(Bracket::None, length, out).map_err(|error| *error.inside("content"))

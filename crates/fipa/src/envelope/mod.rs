@@ -56,7 +56,7 @@ pub struct EnvelopeParameters {
 pub struct Received {
     /// The URL of the service that received the message.
     pub by: String,
-    /// When it did.
+    /// When the service received the message.
     pub date: DateTime,
     /// The URL it came from.
     pub from: Option<String>,
@@ -154,7 +154,8 @@ impl EnvelopeParameters {
         value(&mut self.transport_behaviour, &newer.transport_behaviour);
     }
 
-    /// A stranger's envelope may have tens of thousands of them, so none is searched for among all.
+    /// A stranger's envelope may have tens of thousands of parameters, so this never searches through all of them for
+    /// one.
     fn supersede_user_defined(&mut self, newer: impl Iterator<Item = (String, String)>) {
         let mut newer = newer.peekable();
         if newer.peek().is_none() {

@@ -65,7 +65,7 @@ pub(crate) fn syntax_error(bytes: &[u8], error: &serde_json::Error) -> DecodeErr
         .sum();
     let offset = (before + error.column().saturating_sub(1)).min(bytes.len());
     let text = error.to_string();
-    // The place is said already.
+    // The error names the place already.
     let text = match text.rfind(" at line ") {
         Some(place) => text[..place].to_owned(),
         None => text,

@@ -171,7 +171,7 @@ fn function_to_expression(function: &FunctionalTerm<'_>) -> Option<Expression> {
     let mut items = vec![head];
     match &function.arguments {
         Arguments::Positional(terms) => items.extend(terms.iter().map(|term| match term {
-            // As a word it would be the name of an argument.
+            // As a word, the text would be the name of an argument.
             Term::Text(text) if text.starts_with(':') => {
                 Expression::String(text.clone().into_owned())
             }

@@ -25,7 +25,7 @@ pub(crate) trait Observer {
     fn piece(&mut self, piece: Piece, start: usize, end: usize);
 }
 
-/// Looks away.
+/// Ignores all tokens.
 impl Observer for () {
     #[inline(always)]
     fn piece(&mut self, _: Piece, _: usize, _: usize) {}

@@ -36,7 +36,7 @@ impl<'a> Elements<'a> {
         }
         match check_expression(text.as_bytes(), &self.limits) {
             Ok(values) => {
-                // The element counts for one of them.
+                // The element counts as one value already.
                 self.count_values(values.saturating_sub(1), offset)?;
                 if let Some(expression) = expression_view(text.as_bytes()) {
                     return Ok(expression.to_owned());

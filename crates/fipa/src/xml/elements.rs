@@ -67,7 +67,7 @@ impl Element<'_> {
         DecodeError::new(self.offset, DecodeProblem::Syntax(error.to_string()))
     }
 
-    /// This element is not one of those that may be here.
+    /// The error that this element may not be here.
     #[cold]
     pub(crate) fn unexpected(&self, expected: &'static str) -> DecodeError {
         let name: String = self.name().chars().take(40).collect();
@@ -75,7 +75,7 @@ impl Element<'_> {
         DecodeError::new(self.offset, problem)
     }
 
-    /// Something is missing in this element.
+    /// The error that something is missing in this element.
     #[cold]
     pub(crate) fn missing(&self, expected: &'static str) -> DecodeError {
         let found = Found::End;

@@ -73,7 +73,7 @@ fn refused(turned: &TurnedAway) -> RefusedRequest {
             Turned::ForgedSender | Turned::NotPermitted | Turned::Relay => StatusCode::FORBIDDEN,
             Turned::Loop => StatusCode::LOOP_DETECTED,
         },
-        // Parts of it come from the sender. The room of its body does not count the answer.
+        // Parts of the text come from the sender, and the room of the request's body does not count the answer.
         explanation: excerpt(&turned.explanation, LONGEST_EXPLANATION),
     }
 }

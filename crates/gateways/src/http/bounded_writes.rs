@@ -84,7 +84,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedWrites<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        // A part that is taken does not restart the time: drops would hold the connection.
+        // A part that is taken does not restart the time. Otherwise a client that takes a few bytes at a time would
+        // hold the connection.
         if let Poll::Ready(Ok(())) = flushed {
             self.until = None;
         }

@@ -29,7 +29,7 @@ use crate::places::{BodyRoom, ConnectionPlace, NoRoom, Places, TOO_MANY};
 use crate::policy::MessageOrigin;
 
 /// The number of connections beyond the limits that get an answer at a time. Further connections are just closed. A TLS
-/// handshake takes the place of several, as it costs a signature.
+/// handshake takes the place of several, because it costs a signature.
 const TOLD: u32 = 64;
 const TOLD_BY_TLS: u32 = 8;
 
@@ -123,7 +123,7 @@ impl<S: Service> Server<S> {
     /// Serves for ever. Connections end with the returned future.
     pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
         accept_each(&listener, |stream, mut from, _| {
-            // An IPv4 address stays one, in every form that a socket may give it.
+            // An IPv4 address counts as one, whatever form the socket gives it.
             from.set_ip(from.ip().to_canonical());
             let entry = match self.places.enter(from.ip()) {
                 Some(place) => Ok(place),
@@ -221,7 +221,7 @@ impl<S: Service> Server<S> {
             .max_buf_size(self.limits.head)
             .half_close(true)
             // Not `pipeline_flush`: the empty line that JADE sends after each request would hold its answer back.
-            // As JADE's client compares them.
+            // JADE's client compares the names of header fields in this form.
             .title_case_headers(true)
             .serve_connection(&mut io, service_fn(answer))
             .await;

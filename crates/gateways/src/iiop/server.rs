@@ -89,7 +89,7 @@ impl Server {
                         let explanation = "a message took longer than the limit body-time";
                         self.turned(Turned::TooSlow, origin.address, explanation);
                     } else if since.take().is_some() {
-                        // Only parts that are not continued were there.
+                        // There were only parts of messages that were not continued.
                         continue;
                     } else if !has_asked {
                         let explanation = "no message came within the limit head-time";

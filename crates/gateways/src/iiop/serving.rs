@@ -59,7 +59,7 @@ impl Call {
         self.reply(ReplyStatus::NoException, |_| {})
     }
 
-    /// The reply that it was not.
+    /// The reply that the call was not carried out.
     pub(super) fn exception(&self, exception: &SystemException) -> Vec<u8> {
         self.reply(ReplyStatus::SystemException, |out| exception.encode(out))
     }
@@ -69,7 +69,7 @@ impl Call {
 pub(super) struct Serving<'a> {
     key: &'a [u8],
     assembler: Assembler,
-    /// Named by the connection's first request.
+    /// The character set that the connection's first request names.
     code_set: CodeSet,
     /// The version of the last message.
     version: Version,

@@ -8,7 +8,7 @@ use crate::segment::file_name;
 use crate::state::StreamShared;
 use crate::tail::snapshot;
 
-/// The names in a folder do not get to the disk as long as this is there.
+/// The names in a folder do not get to the disk as long as this value exists.
 struct Unnamed(PathBuf);
 
 impl Unnamed {
@@ -33,7 +33,7 @@ impl FailingDisk {
     }
 }
 
-/// Zeroes the records of the stream `s`, as a disk has them that did not take them.
+/// Zeroes the records of the stream `s`, as on a disk that did not take them.
 fn lose(journal: &Path) {
     let path = journal.join("1-s").join(file_name(1));
     let mut bytes = fs::read(&path).unwrap();

@@ -13,7 +13,7 @@ use crate::stream::Stream;
 use crate::written::Written;
 
 impl Journal {
-    /// The stream of that name, created if needed, kept as `config` says from now on. Creation touches the disk.
+    /// The stream of that name, created if needed. From now on it is kept as `config` says. Creation touches the disk.
     ///
     /// # Errors
     /// If the name is too long or empty, or the stream cannot be created.
@@ -71,7 +71,7 @@ impl Journal {
     }
 
     /// Removes a stream with all its contents. Records that wait to be written to it are written first. Files that cannot
-    /// be removed now are when the journal is opened again.
+    /// be removed now are removed when the journal is opened again.
     ///
     /// # Errors
     /// [`JournalError::Closed`]. The future reports later failures.
@@ -91,7 +91,7 @@ impl Journal {
     }
 }
 
-/// For a person that looks into the folder.
+/// The name of a stream's folder. The stream's name in it is for people only.
 fn folder_name(id: u64, name: &str) -> String {
     let legible: String = name
         .chars()

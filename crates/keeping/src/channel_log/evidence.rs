@@ -1,5 +1,5 @@
 //! Kept messages with the proofs of their authors: the record of what agents received, and the pages in which operators
-//! get everything that bears a proof. Proofs are not checked here: their reader believes no node.
+//! get every message that has a proof. Proofs are not checked here, because their reader trusts no node.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use sealbus_seal::PlatformName;
 use super::{CHANNEL, KeptChannelLogs, RECORD, storage};
 use crate::post::MAILBOX;
 
-/// Most messages in one request to record.
+/// The most messages in one request to record.
 const MOST_RECORDED: usize = 512;
-/// Most records that are looked at, and most bytes of them, for one page.
+/// The most records, and the most bytes of them, that are searched for one page.
 const MOST_LOOKED_AT: (usize, usize) = (16_384, 32 << 20);
-/// Most bytes of messages on a page, unless one alone has more.
+/// The most bytes of messages on a page, unless a single message has more.
 const MOST_BYTES: usize = 512 << 10;
 
-/// The record's form of a message.
+/// A message in the form of a record.
 fn to_record(recorded: &RecordedMessage) -> NewRecord {
     let evidence = &recorded.evidence.0;
     let mut payload = Vec::with_capacity(4 + evidence.len() + recorded.message.0.len());
@@ -40,7 +40,7 @@ fn to_record(recorded: &RecordedMessage) -> NewRecord {
     }
 }
 
-/// A kept message. One that nobody signed has no evidence.
+/// A kept message. It has evidence only if somebody signed it.
 struct KeptMessage<'r> {
     channel: Option<&'r str>,
     qos: String,
@@ -49,7 +49,7 @@ struct KeptMessage<'r> {
     evidence: Cow<'r, [u8]>,
 }
 
-/// The kind of a stream that holds messages.
+/// The kind of a stream of messages.
 #[derive(Clone, Copy)]
 enum Source<'s> {
     Channel,
@@ -68,7 +68,7 @@ impl<'s> Source<'s> {
         name.strip_prefix(MAILBOX).map(Self::Mailbox)
     }
 
-    /// The message of a record. None if the record is no message.
+    /// The message in a record; `None` if the record is not a message.
     fn open<'r>(self, record: &'r Record, platform: &PlatformName) -> Option<KeptMessage<'r>>
     where
         's: 'r,
@@ -120,7 +120,7 @@ impl<'s> Source<'s> {
     }
 }
 
-/// Opens any bytes as a record of each kind of stream. A record of a received message is written as it was read.
+/// Opens any bytes as a record of each kind of stream. A record of a received message must be written as it was read.
 pub fn check_record(key: &[u8], attributes: &[u8], payload: &[u8]) {
     let record = Record {
         number: 1,
@@ -148,7 +148,7 @@ pub fn check_record(key: &[u8], attributes: &[u8], payload: &[u8]) {
     }
 }
 
-/// A question whose parts have been checked.
+/// A question whose parts are checked.
 struct CheckedEvidenceQuestion<'q> {
     question: &'q EvidenceQuestion,
     channel: Option<ChannelPattern>,
@@ -215,7 +215,7 @@ impl KeptChannelLogs {
     /// The next page of this node's messages.
     ///
     /// # Errors
-    /// [`FaultCode::BadRequest`] for a pattern that is none.
+    /// [`FaultCode::BadRequest`] if the pattern is not valid.
     pub(super) async fn page(
         self: &Arc<Self>,
         question: EvidenceQuestion,
@@ -286,7 +286,7 @@ struct Room {
     looks: (usize, usize),
 }
 
-/// Reads one stream. Returns the number to go on at, if the page is full.
+/// Reads one stream. If the page is full, returns the number at which to go on.
 fn read(
     stream: &Stream,
     source: Source<'_>,

@@ -8,12 +8,12 @@ use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
 
 use super::reading::MOST_COST;
 
-/// Most filters in one question.
+/// The most filters in one question.
 pub(super) const MOST_FILTERS: usize = 256;
 
-/// Whether an event passes each filter; without an event, whether each expression is a filter. Filters that cost more than
-/// [`MOST_COST`] together get no verdict from there on, but the first of them always gets one. This takes long enough that
-/// the caller gives it a thread of its own.
+/// Checks whether an event passes each filter or, without an event, whether each expression is a filter. Filters beyond
+/// a total cost of [`MOST_COST`] get no verdict, but the first one always gets one. This takes so long that the caller
+/// should give it a thread of its own.
 ///
 /// # Errors
 /// [`FaultCode::BadRequest`] if there are too many filters, or the event cannot be read.

@@ -53,7 +53,7 @@ impl KeptChannelLogs {
         Ok(outcomes)
     }
 
-    /// Puts one event into the journal's queue. `full` holds the channels on which an earlier event found no room.
+    /// Puts one event into the journal's queue. `full` has the channels on which an earlier event found no room.
     fn put(
         &self,
         obeyed: &Obeyed,

@@ -2,8 +2,8 @@
 //!
 //! A node has one log for each channel. The log is a stream of the node's journal, and holds the events that agents of
 //! the node's processes published on the channel. An event is acknowledged when it is on disk. A subscription reads the
-//! logs of all nodes, and each node notes beside its own log how far a durable subscription has read. So no event moves
-//! from node to node, and the death of a node holds back only the events of its own agents.
+//! logs of all nodes, and each node notes next to its own log how far a durable subscription has read. So no event
+//! moves between nodes, and the death of a node holds back only the events of its own agents.
 //!
 //! **Once.** A process numbers its events, and sends an event again if an answer is lost. The log recognises the event
 //! by process and number, even after the node was killed.
@@ -44,13 +44,13 @@ use crate::storage;
 use news::News;
 use origins::{Given, Origins};
 
-/// Most events in one request.
+/// The most events in one request.
 pub const MOST_EVENTS: usize = 512;
-/// Most bytes of events in one request, unless one alone has more.
+/// The most bytes of events in one request, unless a single event has more.
 pub const MOST_BYTES: usize = 4 << 20;
-/// Most channels that a node keeps logs of.
+/// The most channels of which a node keeps logs.
 const MOST_LOGS: usize = 16_384;
-/// Most channels that a node keeps logs of because one agent published there first.
+/// The most channels of which a node keeps logs because one agent published there first.
 const MOST_LOGS_OF_AGENT: usize = if cfg!(test) { 4 } else { 1024 };
 
 const CHANNEL: &str = "channel";
@@ -64,16 +64,16 @@ pub struct KeptChannelLogs {
     node: String,
     platform: PlatformName,
     journal: Journal,
-    /// Length of the longest event, in bytes.
+    /// The length of the longest event, in bytes.
     longest: usize,
     /// The part of the disk that events must leave free.
     reserve: Reserve,
     logs: Mutex<BTreeMap<ChannelPath, Arc<ChannelLog>>>,
     durable: Stream,
     rules: Mutex<Arc<Obeyed>>,
-    /// Bytes that were cut off on opening, by stream.
+    /// The number of bytes that were cut off on opening, by stream.
     torn: HashMap<String, u64>,
-    /// Signals which events were kept.
+    /// Tells which events were kept.
     news: watch::Sender<News>,
 }
 
@@ -90,21 +90,21 @@ struct Obeyed {
 /// The log of one channel.
 struct ChannelLog {
     channel: ChannelPath,
-    /// The agent that published there first, if that is known.
+    /// The agent that published there first, if it is known.
     maker: Option<String>,
     stream: Stream,
     origins: Mutex<Origins>,
-    /// For each durable subscription, the number after the last event it was given. Deliveries before a restart of this
-    /// node are not known.
+    /// For each durable subscription, the number after the last event that it was given. Deliveries before a restart of
+    /// this node are not known.
     given: Mutex<HashMap<String, u64>>,
-    /// Number after the last event when this node started.
+    /// The number after the last event when this node started.
     began: u64,
-    /// Why a part of the log cannot be read.
+    /// The reason why a part of the log cannot be read.
     damage: Mutex<Option<String>>,
 }
 
 impl KeptChannelLogs {
-    /// Opens the logs in a journal. This reads all of them, so it must be called where blocking is allowed.
+    /// Opens the logs in a journal. This reads all of them, so call it only where blocking is allowed.
     ///
     /// # Errors
     /// If the journal cannot be used.
@@ -147,7 +147,7 @@ impl KeptChannelLogs {
         })
     }
 
-    /// Puts these rules in force. Before the first call nothing is kept and nothing is read.
+    /// Puts these rules in force. Before the first call, nothing is kept and nothing is read.
     pub fn obey(&self, rules: &Rules) {
         let mut obeyed = self.rules.lock();
         if obeyed.rules.as_ref() == Some(rules) {
@@ -196,7 +196,7 @@ impl KeptChannelLogs {
     /// process that submits events, as this node knows it.
     ///
     /// # Errors
-    /// Why the request is not carried out.
+    /// The reason why the request is not carried out.
     pub async fn answer(
         self: &Arc<Self>,
         asker: &str,
@@ -211,7 +211,7 @@ impl KeptChannelLogs {
                     ));
                 }
                 let (logs, process) = (self.clone(), Arc::from(asker));
-                // Work that has begun is finished, even when nobody waits for it any more.
+                // Work that has begun is finished even if nobody waits for it any more.
                 let keeping = tokio::spawn(async move { logs.keep(&process, events).await });
                 let outcomes = keeping.await.map_err(Fault::internal)??;
                 Ok(LogAnswer::Kept { outcomes })
@@ -254,7 +254,7 @@ impl KeptChannelLogs {
         }
     }
 
-    /// The log of a channel. A missing log is made, for the agent that publishes there first.
+    /// The log of a channel. If there is none, it is made for the agent that publishes there first.
     fn log(
         &self,
         obeyed: &Obeyed,
@@ -302,7 +302,7 @@ impl KeptChannelLogs {
         Some(cursor.min(log.stream.end()))
     }
 
-    /// Notes how far a durable subscription has read. Logs that its agent may not read are passed over.
+    /// Notes how far a durable subscription has read. Logs that its agent may not read are skipped.
     async fn settle(
         &self,
         agent: &str,
@@ -334,7 +334,7 @@ impl KeptChannelLogs {
         for (log, position, written) in under_way {
             match written.await {
                 Ok(_) => {}
-                // A log that cannot be written because of damage holds up neither its readers nor other logs.
+                // A log that cannot be written because of damage does not hold up its readers or other logs.
                 Err(JournalError::Damaged(_)) => {
                     let name = beside(&log.channel, key);
                     let written = self.durable.set_cursor(&name, position);
@@ -388,7 +388,7 @@ impl ChannelLog {
         }
     }
 
-    /// Loads a log with the events it holds.
+    /// Loads a log with its events.
     fn load(channel: ChannelPath, stream: Stream) -> Result<Self, JournalError> {
         let mut origins = Origins::default();
         let mut reader = stream.read(ReadFrom::Start);
@@ -405,7 +405,7 @@ impl ChannelLog {
                         %channel, %error,
                         "kept events cannot be read, and their subscribers wait before them"
                     );
-                    // Later events are noted all the same, so that they are not kept a second time.
+                    // Later events are still noted, so that they are not kept a second time.
                     if !reader.seek_next_file() {
                         break;
                     }
@@ -431,11 +431,10 @@ fn durable_key(agent: &str, durable: &str) -> Result<String, Fault> {
     Ok(key)
 }
 
-/// The beginning of the names of the cursors that name the maker of a log. No agent's name and no channel begins with
-/// this.
+/// The prefix of cursor names that name the maker of a log. No agent's name and no channel begins with it.
 const MAKER: &str = "\0";
 
-/// The name of the cursor that says that an agent was the first to publish on a channel.
+/// The name of the cursor that notes that an agent was the first to publish on a channel.
 fn mark_of(channel: &ChannelPath, publisher: &str) -> String {
     format!("{MAKER}{publisher}{channel}")
 }
@@ -450,7 +449,7 @@ fn makers(durable: &Stream) -> HashMap<String, String> {
     marks.filter_map(maker).collect()
 }
 
-/// The name of a cursor that could not be noted in its log. It begins like a channel's path, and no agent's name does.
+/// The name of a cursor that could not be noted in its log. It begins like a channel's path, unlike any agent's name.
 fn beside(channel: &ChannelPath, key: &str) -> String {
     format!("{channel}\0{key}")
 }

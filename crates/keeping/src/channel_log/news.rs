@@ -1,10 +1,10 @@
-//! Which channels have new events, for the readers that wait.
+//! The channels with new events, for the readers that wait.
 
 use std::collections::VecDeque;
 
 use sealbus_channels::{ChannelPath, ChannelPattern};
 
-/// Most entries that are remembered. A reader that has slept longer looks anyway.
+/// The most entries that are remembered. A reader that has waited longer looks anyway.
 const MOST: usize = 256;
 
 /// The channels of the latest kept events.
@@ -30,7 +30,7 @@ impl News {
         self.next
     }
 
-    /// Whether there may be an event that this pattern matches among the entries from number `from` on.
+    /// Whether the entries from number `from` on may include an event that this pattern matches.
     pub(super) fn concern(&self, pattern: &ChannelPattern, from: u64) -> bool {
         let count = usize::try_from(self.next.saturating_sub(from)).unwrap_or(usize::MAX);
         let mut latest = self.latest.iter().rev().take(count);
@@ -62,7 +62,7 @@ mod tests {
             news.note(&channel("/other"));
         }
         assert!(!news.concern(&tea, after));
-        // Of the rest, nobody knows any more.
+        // The rest is not remembered.
         news.note(&channel("/other"));
         assert!(news.concern(&tea, after) && !news.concern(&tea, news.next()));
     }

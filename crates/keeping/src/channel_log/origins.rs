@@ -1,7 +1,7 @@
-//! The events that a log has had, so that an event that is submitted twice is kept once.
+//! The events that a log has already had, so that an event submitted twice is kept once.
 //!
-//! A process numbers its events. The node itself supplies the name of the process, so no process can use up the numbers
-//! of another.
+//! A process numbers its events. The node itself supplies the name of the process, so that no process can use up the
+//! numbers of another.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use sealbus_control::Fault;
 /// The number of an event, once it is on disk.
 pub(super) type Keeping = Shared<BoxFuture<'static, Result<u64, Fault>>>;
 
-/// Most processes remembered for a log.
+/// The most processes remembered for a log.
 const MOST_ORIGINS: usize = 1024;
-/// Most events of each process that are remembered by number. No process has more events under way.
+/// The most events of each process that are remembered by number. No process has more under way.
 const MOST_RECENT: usize = super::MOST_EVENTS;
 
 /// The identity of an event.
@@ -25,7 +25,7 @@ const MOST_RECENT: usize = super::MOST_EVENTS;
 pub(super) struct Given {
     /// The node's name for the process that submitted the event.
     pub(super) process: Arc<str>,
-    /// A number that the process drew when it started.
+    /// A number that the process chose when it started.
     pub(super) session: u64,
     /// How many events the process has submitted in this session.
     pub(super) sequence: u64,
@@ -41,7 +41,7 @@ impl Given {
         key.into()
     }
 
-    /// Reads the key of a kept event. Returns `None` if the bytes are no such key.
+    /// Reads the key of a kept event; `None` if the bytes are not such a key.
     pub(super) fn from_key(key: &[u8]) -> Option<Self> {
         let (session, rest) = key.split_first_chunk()?;
         let (sequence, process) = rest.split_first_chunk()?;
@@ -53,11 +53,11 @@ impl Given {
     }
 }
 
-/// The numbers of each process that a log has had.
+/// For each process, the numbers that a log has had.
 #[derive(Default)]
 pub(super) struct Origins {
     known: HashMap<Arc<str>, Recent>,
-    /// The order in which the processes came. The oldest is forgotten first.
+    /// The processes in the order in which they came. The oldest is forgotten first.
     order: VecDeque<Arc<str>>,
 }
 
@@ -69,7 +69,7 @@ struct Recent {
 }
 
 impl Origins {
-    /// The outcome of an event, if the log has had it before.
+    /// The outcome for an event, if the log has had it before.
     pub(super) fn known(&self, given: &Given) -> Option<Keeping> {
         let recent = self.known.get(&given.process)?;
         let is_same = recent.session == given.session;

@@ -19,28 +19,28 @@ use super::{ChannelLog, KeptChannelLogs, durable_key, storage};
 use sealbus_control::channel_log::{LogAnswer, LogPiece, LogQuestion, LogStart, StoredEvent};
 use sealbus_control::{Blob, Fault, FaultCode};
 
-/// The longest time that a reader waits for events.
+/// The longest time that a reader may wait for events.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// The most that is examined for one answer. A filter may leave little of it.
+/// The most that is examined for one answer, of which a filter may leave little.
 const MOST_EFFORT: Effort = Effort {
     events: 20_000,
     bytes: 32 << 20,
     cost: MOST_COST,
 };
-/// The cost of evaluating filters for one answer: far more than usual filters cost for that many events.
+/// The most that evaluating filters may cost for one answer. Usual filters cost far less for that many events.
 pub(super) const MOST_COST: u32 = 20 * HIGHEST_COST;
-/// Most durable subscriptions of one agent.
+/// The most durable subscriptions of one agent.
 pub(super) const MOST_DURABLE: usize = if cfg!(test) { 8 } else { 256 };
-/// Most events and bytes of one answer.
+/// The most events and bytes of one answer.
 const MOST_GIVEN: (usize, usize) = (512, 1 << 20);
-/// Most events of one answer that gives the last event of each key.
+/// The most events of one answer that gives the last event of each key.
 const MOST_KEYS: usize = 16_384;
 
-/// The rest of what may be examined for an answer.
+/// The amount that may still be examined for an answer.
 struct Effort {
     events: usize,
     bytes: usize,
-    /// Of evaluating filters.
+    /// The cost that filters may still have.
     cost: u32,
 }
 
@@ -50,7 +50,7 @@ impl Effort {
     }
 }
 
-/// A question whose parts have been checked.
+/// A question whose parts are checked.
 struct CheckedQuestion {
     question: LogQuestion,
     agent: String,
@@ -61,7 +61,7 @@ struct CheckedQuestion {
 }
 
 impl CheckedQuestion {
-    /// Whether a piece holds something new for the subscription. Continuing damage to a log is not new.
+    /// Whether a piece has something new for the subscription. Known damage to a log is not new.
     fn is_news(&self, piece: &LogPiece) -> bool {
         let positions = self.question.positions.as_ref();
         let position = positions.and_then(|positions| positions.get(&piece.channel));
@@ -122,7 +122,7 @@ impl KeptChannelLogs {
         Ok(LogAnswer::Read { pieces })
     }
 
-    /// Notes which events a durable subscription has been given. One that has not begun here leaves nothing behind.
+    /// Notes which events a durable subscription has been given. A subscription that has not begun here leaves no note.
     fn note_given(&self, wanted: &CheckedQuestion, pieces: &[LogPiece]) {
         let Some(key) = &wanted.key else { return };
         if self.durable.cursor(key).is_none() {
@@ -139,7 +139,7 @@ impl KeptChannelLogs {
         }
     }
 
-    /// The events for a subscription now, and, if it begins now, its first position in each log. This blocks.
+    /// The events for a subscription now and, if it begins now, its first position in each log. This blocks.
     fn look(
         &self,
         wanted: &CheckedQuestion,
@@ -215,7 +215,7 @@ impl KeptChannelLogs {
         let mut reader = log.stream.read(from);
         match reader.next_record() {
             Ok(Some(record)) => Ok(record.number),
-            // The position lies before the damage. Reading from there reports the damage, and holds up no other log.
+            // The position is before the damage. Reading from there reports the damage, and does not hold up other logs.
             Ok(None) | Err(JournalError::Damaged(_)) => Ok(reader.position()),
             Err(error) => Err(storage(error)),
         }
@@ -259,7 +259,7 @@ impl KeptChannelLogs {
     }
 }
 
-/// The events of one log from `position` on, as far as there is room and they can be read.
+/// The events of one log from `position` on, as far as there is room and they are readable.
 fn piece(
     wanted: &CheckedQuestion,
     log: &ChannelLog,
@@ -293,7 +293,7 @@ fn piece(
                 piece.has_more = false;
                 break;
             }
-            // Events before the damage are delivered. Events behind it wait; they are not left out.
+            // Events before the damage are delivered. Events behind it wait; they are not skipped.
             Err(error) => {
                 piece.damage = Some(error.to_string());
                 break;
@@ -348,7 +348,7 @@ fn piece(
     piece
 }
 
-/// The number after the last event that a durable subscription may have been given before.
+/// The number after the last event that a durable subscription may have been given.
 fn given_before(wanted: &CheckedQuestion, log: &ChannelLog) -> u64 {
     let Some(key) = &wanted.key else { return 0 };
     let given = log.given.lock().get(key).copied();
@@ -359,18 +359,18 @@ fn given_before(wanted: &CheckedQuestion, log: &ChannelLog) -> u64 {
     })
 }
 
-/// The wish of a subscription for an event.
+/// A subscription's wish for an event.
 #[derive(PartialEq, Eq)]
 enum Wish {
     Nothing,
-    /// The event.
+    /// The event itself.
     Each,
-    /// The event, as long as no later one has this key.
+    /// The event, unless a later one has the same key.
     LastOf(String),
 }
 
-/// Decides which part of an event the subscription wants, and takes the cost of its filter from `cost`. Fails if the filter
-/// cannot be evaluated for the event, or if the event has no key.
+/// Decides what the subscription wants of an event, and subtracts the cost of its filter from `cost`. Fails if the
+/// filter cannot be evaluated for the event, or if the event has no key.
 fn wish(
     wanted: &CheckedQuestion,
     record: &Record,

@@ -1,4 +1,4 @@
-//! How long the logs are kept, and who removes what is too old.
+//! How long the logs are kept, and the task that removes old events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use sealbus_journal::{Retention, StreamConfig};
 
 use super::{KeptChannelLogs, Obeyed, RECORD, storage};
 
-/// The retention of a channel that the manifest does not name.
+/// The retention of channels that the manifest does not name.
 const USUAL: Retention = Retention {
     age: Some(Duration::from_secs(7 * 24 * 3600)),
     count: None,
@@ -68,7 +68,7 @@ impl KeptChannelLogs {
     pub(super) fn config(&self, retention: Retention) -> StreamConfig {
         let segment_bytes = retention
             .bytes
-            // A segment is a part of the kept bytes, so that retention can remove whole segments.
+            // A segment is a fraction of the kept bytes, so that retention can remove whole segments.
             .map_or(16 << 20, |bytes| (bytes / 8).clamp(64 << 10, 16 << 20));
         StreamConfig {
             retention,
@@ -77,7 +77,7 @@ impl KeptChannelLogs {
         }
     }
 
-    /// Frees the room of events that are too old. This runs for ever.
+    /// Removes events that are too old. This runs for ever.
     pub async fn tidy(self: Arc<Self>) {
         loop {
             tokio::time::sleep(TIDYING).await;
@@ -86,7 +86,7 @@ impl KeptChannelLogs {
             let record = self.journal.streams().into_iter();
             for stream in streams.chain(record.filter(|stream| stream.name() == RECORD)) {
                 if let Ok(retained) = stream.retain() {
-                    // An error is reported where the write happens.
+                    // The error is reported where the write happens.
                     let _ = retained.await;
                 }
             }

@@ -37,7 +37,7 @@ fn an_agent_begins_only_so_many_channels_of_a_node() {
         fault.to_string().contains("mallory published first"),
         "{fault}"
     );
-    // There is room for others, and on the channels that are there.
+    // There is room for other agents, and on the channels that have logs already.
     make(&logs, "/news", "alice").unwrap();
     make(&logs, "/news", "mallory").unwrap();
     make(&logs, "/flood/0", "mallory").unwrap();
@@ -97,7 +97,7 @@ async fn settle(
     logs.answer("node-1", request).await.map(drop)
 }
 
-/// Everybody may read everything, but mallory not what is below `/secret`.
+/// Everybody may read everything, except that mallory may not read what is below `/secret`.
 fn rules() -> Rules {
     let denied = ChannelUses {
         agents: vec!["mallory".to_owned()],
@@ -139,7 +139,7 @@ async fn names_that_were_never_subscribed_leave_nothing_behind() {
     assert_eq!(news.given.lock().get("mallory/mine"), Some(&2));
     settle(&logs, "mine", &["/news"]).await.unwrap();
     assert_eq!(news.stream.cursors().len(), 1);
-    // It leaves nothing in logs that its agent may not read.
+    // It leaves no note in logs that its agent may not read.
     make(&logs, "/secret/plans", "alice").unwrap();
     settle(&logs, "mine", &["/secret/plans"]).await.unwrap();
     let secret = logs.logs.lock()["/secret/plans"].clone();
@@ -164,7 +164,7 @@ async fn an_agent_has_so_many_durable_subscriptions_on_a_node() {
     let news = logs.logs.lock()["/news"].clone();
     assert_eq!(news.stream.cursors().len(), begun);
     assert_eq!(news.given.lock().len(), begun);
-    // Those that are there go on.
+    // Existing subscriptions go on.
     logs.read(question("name-0", None)).await.unwrap();
 }
 
@@ -267,7 +267,7 @@ async fn filters_are_judged_for_a_process_that_has_none() {
     );
     let problems: Vec<bool> = verdicts.iter().map(|it| it.problem.is_some()).collect();
     assert_eq!(problems, [false, false, true, true]);
-    // Without an event, only what is no filter is at fault.
+    // Without an event, only texts that are not filters are refused.
     let verdicts = judge(&filters, None).await.unwrap();
     assert_eq!(
         verdicts.iter().map(|it| it.passes).collect::<Vec<_>>(),
@@ -277,7 +277,7 @@ async fn filters_are_judged_for_a_process_that_has_none() {
         .await
         .unwrap_err();
     assert_eq!(fault.code, FaultCode::BadRequest);
-    // Filters that cost too much together are judged in several questions.
+    // Filters that together cost too much are judged in several questions.
     let costly = costly_filter();
     let verdicts = judge(&[&*costly; judging::MOST_FILTERS], event())
         .await

@@ -15,8 +15,8 @@ use sealbus_control::post::{DeliveredLetter, LetterMark, PostedLetter};
 use sealbus_control::text::{LONGEST_EXPLANATION, excerpt};
 use sealbus_control::{Blob, Fault, FaultCode};
 
-/// The increase of a letter's carry count when it is reclaimed: it was sent to a node that does not answer, and now
-/// goes to another. The count makes any earlier copy the older one.
+/// The amount added to a letter's carry count when it is reclaimed: it was sent to a node that does not answer, and now
+/// goes to another one. The count makes every earlier copy the older one.
 const RECLAIMED: u32 = 1 << 16;
 
 /// Carries the letters of all mailboxes. This runs for ever.
@@ -62,7 +62,7 @@ impl Carrier {
             {
                 let shelf = self.mailbox.shelf.lock();
                 if shelf.is_empty() {
-                    // A new letter is put in under the same lock, so it finds that there is no carrier.
+                    // A new letter is put in under the same lock, so its task finds that there is no carrier.
                     *self.mailbox.is_carried.lock() = false;
                     break;
                 }
@@ -76,14 +76,14 @@ impl Carrier {
                 tracing::warn!(agent = mailbox.agent, %error, "an empty mailbox stays");
             }
         });
-        // It fails only when the node ends.
+        // This fails only when the node ends.
         let _ = forgetting.await;
     }
 
-    /// Does the work that is possible now. Returns how long there is nothing to do unless there is news.
+    /// Does the work that is possible now. Returns how long there is nothing to do, unless there is news.
     async fn step(&mut self) -> Result<Duration, Fault> {
         let mailbox = self.mailbox.clone();
-        // Expired letters whose senders cannot be told yet hold up no others.
+        // Expired letters whose senders cannot be told yet do not hold up others.
         let are_told = self.expire().await;
         let whereabouts = self.ways.whereabouts(&mailbox.agent);
         tracing::trace!(agent = mailbox.agent, ?whereabouts, "carrying");
@@ -103,7 +103,7 @@ impl Carrier {
         are_told.map(|()| pause)
     }
 
-    /// Removes expired letters, once their senders are told.
+    /// Removes expired letters once their senders are told.
     async fn expire(&self) -> Result<(), Fault> {
         let mut told = Vec::new();
         let mut are_told = Ok(());
@@ -137,7 +137,7 @@ impl Carrier {
                 return Ok(self.until_the_next_moment());
             }
             if self.note_handing(&next).await? {
-                // The agent may have moved meanwhile.
+                // The agent may have moved in the meantime.
                 return Ok(Duration::ZERO);
             }
             let may_go = self.in_turn(&next, None).await?;
@@ -162,8 +162,8 @@ impl Carrier {
         }
     }
 
-    /// Writes to disk that these letters may be taken, before they are. If the node and the receiver's process end at
-    /// once, the next process gets them marked as possibly taken. Returns whether there was something to write.
+    /// Notes on disk that these letters may be taken, before they are. If the node and the receiver's process end at the same
+    /// time, the next process gets them marked as possibly taken. Returns whether there was something to write.
     async fn note_handing(&self, numbers: &[u64]) -> Result<bool, Fault> {
         let mailbox = &self.mailbox;
         let last = numbers.iter().max().copied();
@@ -233,7 +233,7 @@ impl Carrier {
                 };
                 sent.push((number, kept.cover.mark()));
                 let mut cover = kept.cover.clone();
-                // Another node that does not answer may have this letter. That copy must count as the older one.
+                // Another node that does not answer may have this letter. Its copy must count as the older one.
                 let is_reclaimed = self.is_in_doubt(number, &node);
                 cover.again = shelf.may_be_taken(number);
                 let hops = if is_reclaimed { RECLAIMED } else { 1 };
@@ -278,7 +278,7 @@ impl Carrier {
         }
     }
 
-    /// Handles the answer of the other node, which has all letters except the refused ones.
+    /// Handles the answer of the other node, which has all letters except those it refused.
     async fn forwarded(
         &self,
         sent: &[(u64, LetterMark)],
@@ -296,7 +296,7 @@ impl Carrier {
                     held_up = Some(fault.message);
                     break;
                 }
-                // Order matters: all later letters wait as well.
+                // The order matters, so all later letters wait, too.
                 Some(fault) if matches!(fault.code, FaultCode::Full | FaultCode::Storage) => {
                     tracing::debug!(agent = self.mailbox.agent, %fault, "persistent messages wait");
                     held_up = Some(fault.message);
@@ -324,8 +324,8 @@ impl Carrier {
         Ok(self.post.pace.pause)
     }
 
-    /// Selects, from the letters that may go next, those that have no predecessor elsewhere. `to` is the node that
-    /// would receive them. Predecessors that lie on that node, or went on from there, are ahead of them anyway.
+    /// Selects, from the letters that may go next, those without a predecessor elsewhere. `to` is the node that would
+    /// receive them. Predecessors that are on that node, or went on from there, are ahead of them anyway.
     async fn in_turn(&self, numbers: &[u64], to: Option<&str>) -> Result<HashSet<u64>, Fault> {
         let all = || numbers.iter().copied().collect();
         let is_elsewhere = |node: &String| Some(node.as_str()) != to;

@@ -1,4 +1,4 @@
-//! The letters that a mailbox has had, so that each is taken in once however often it is brought.
+//! The letters that a mailbox has had, so that each is taken in once, however often it is brought.
 //!
 //! A letter counts how often it was carried from node to node. A copy with no higher count than the one that was here
 //! is the same letter, brought again because an answer was lost. A copy with a higher count went on from here and has
@@ -10,12 +10,12 @@ use sealbus_journal::Spans;
 
 use sealbus_control::post::LetterMark;
 
-/// The carry count of a letter that was settled here. Every other copy of the letter is older.
+/// The carry count of a letter that was settled here. Every other copy of it is older.
 pub(crate) const SETTLED: u32 = u32::MAX;
 
-/// Most stretches of letters remembered for one agent. The stretches of the oldest origins are forgotten first.
+/// The most stretches of letters remembered for one agent. The stretches of the oldest origins are forgotten first.
 pub(crate) const MOST_STRETCHES: usize = 4096;
-/// Most of these of one origin, so that no origin pushes out many others: it may number its letters with gaps.
+/// The most of these for one origin. It may number its letters with gaps, and must not push out many others.
 pub(crate) const MOST_OF_ORIGIN: usize = 256;
 
 /// The first letter of a stretch: its origin, carry count and sequence number.
@@ -26,8 +26,8 @@ pub(crate) type StretchStart = (u64, u32, u64);
 pub(crate) struct Had {
     /// Sequence numbers by origin and carry count.
     letters: HashMap<u64, BTreeMap<u32, Spans>>,
-    /// The stretches that are noted on disk, each with the number after its last letter. They contain all letters that
-    /// are no longer here.
+    /// The stretches that are noted on disk, each with the number after its last letter. Every letter that is no longer
+    /// here is in one of them.
     noted: BTreeMap<StretchStart, u64>,
 }
 
@@ -61,7 +61,7 @@ impl Had {
         }
     }
 
-    /// Takes in a note on disk: the marked letter and its successors before `end` were here.
+    /// Takes in a note from disk: the marked letter and its successors before `end` were here.
     pub(crate) fn recall(&mut self, mark: LetterMark, end: u64) {
         self.remember(mark, end);
         if mark.sequence < end {
@@ -70,8 +70,8 @@ impl Had {
         }
     }
 
-    /// Reports that a [stretch](Self::stretch) is being noted on disk. Returns the noted ones that it contains: their
-    /// own notes are needed no more.
+    /// Notes that a [stretch](Self::stretch) is being noted on disk. Returns the noted stretches that it contains,
+    /// because their own notes are no longer needed.
     pub(crate) fn note_stretch(&mut self, start: StretchStart, end: u64) -> Vec<StretchStart> {
         let (origin, hops, first) = start;
         let inside = (origin, hops, first + 1)..(origin, hops, end);
@@ -92,7 +92,7 @@ impl Had {
         if own.count() >= MOST_OF_ORIGIN {
             return first;
         }
-        // An origin begins with the second in which it began.
+        // An origin's number begins with the second in which it began, so the oldest one is first.
         let oldest = self.noted.keys().next().copied();
         oldest.filter(|_| self.noted.len() > MOST_STRETCHES)
     }
@@ -119,7 +119,7 @@ impl Had {
         self.tidy(mark.origin);
     }
 
-    /// Gives back the room of what is empty.
+    /// Frees the room of empty entries.
     fn tidy(&mut self, origin: u64) {
         let Some(by_hops) = self.letters.get_mut(&origin) else {
             return;
@@ -130,8 +130,8 @@ impl Had {
         }
     }
 
-    /// The stretch that a letter belongs to: consecutive letters of one origin with the same carry count. Letters that are
-    /// being `written` with this carry count, or a lower one, end it.
+    /// The stretch that a letter belongs to: consecutive letters of one origin with the same carry count. Letters that
+    /// are still being `written` with this carry count, or a lower one, end it.
     pub(crate) fn stretch(
         &self,
         mark: LetterMark,

@@ -23,11 +23,11 @@ pub(crate) const MAILBOX: &str = "mailbox/";
 pub(super) const HANDED: &str = "handed";
 const SEEN: &str = "seen/";
 const HOPS: &str = "hops/";
-/// In the note about a letter that came back: it may have been taken where it was.
+/// In the note about a letter that came back: the letter may have been taken where it was.
 const AGAIN: u64 = 1 << 32;
 const TRAIL: &str = "trail/";
 
-/// Milliseconds after which the time of a node on the trail is noted again.
+/// The time of a node on the trail is noted again after this many milliseconds.
 const NOTED_FOR: UnixMillis = 24 * 3600 * 1000;
 
 /// The letters for one agent.
@@ -38,20 +38,20 @@ pub(crate) struct KeptMailbox {
     pub(super) trail: Mutex<Trails>,
     pub(super) is_carried: Mutex<bool>,
     pub(super) news: Notify,
-    /// Tells the tasks that wait for other copies of their letters when one has come to the shelf, or will not.
+    /// Wakes the tasks that wait for another copy of their letter, when that copy is on the shelf or has failed.
     pub(super) written: Notify,
-    /// Why another node does not take the letters at present.
+    /// The reason why another node does not take the letters at present.
     pub(super) held_up: Mutex<Option<String>>,
     /// Held by the task that keeps a notice about one of the letters.
     pub(super) notifying: tokio::sync::Mutex<()>,
 }
 
-/// The nodes that letters were carried to. They may still have some of them.
+/// The nodes to which letters were carried. They may still have some of them.
 #[derive(Default)]
 pub(super) struct Trails {
     /// The nodes, each with the time of the latest note on disk.
     pub(super) nodes: BTreeMap<String, UnixMillis>,
-    /// Letters that were sent to a node which has not answered. The node may have them.
+    /// Letters that were sent to a node that has not answered and may have them.
     pub(super) in_doubt: HashMap<String, BTreeSet<u64>>,
     /// For each silent node, the beginning of its silence and the time of the latest question.
     pub(super) silent: HashMap<String, (Instant, Instant)>,
@@ -181,7 +181,7 @@ impl KeptMailbox {
         until(&self.written, is_written).await;
     }
 
-    /// Forgets the notes about letters that are being removed, and notes that the letters were here, each with its
+    /// Removes the notes about letters that are being removed, and notes that the letters were here, each with its
     /// carry count.
     pub(super) fn note_removed(
         &self,
@@ -219,8 +219,7 @@ impl KeptMailbox {
         Ok(())
     }
 
-    /// Puts a node on the trail before letters are carried to it. The node stays on the trail after a restart of this
-    /// node.
+    /// Puts a node on the trail before letters are carried to it. It stays there after a restart of this node.
     pub(super) async fn lead_to(&self, node: &str, now: UnixMillis) -> Result<(), JournalError> {
         let noted = self.trail.lock().nodes.get(node).copied();
         if noted.is_some_and(|noted| now < noted.saturating_add(NOTED_FOR)) {
@@ -261,7 +260,7 @@ fn name_of((origin, hops, first): StretchStart) -> String {
     format!("{SEEN}{origin:016x}/{hops:x}/{first}")
 }
 
-/// The first letter of a stretch, read from the name of the cursor that marks the stretch's end.
+/// The first letter of a stretch, from the name of the cursor that marks the stretch's end.
 fn stretch_of(name: &str) -> Option<LetterMark> {
     let mut parts = name.split('/');
     let mark = LetterMark {

@@ -1,4 +1,4 @@
-//! The post of an embedded platform. Its one process is its own node.
+//! The post of an embedded platform, whose one process is its own node.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,9 @@ const NODE: &str = "program";
 /// The place where an embedded platform keeps messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PostPlace {
-    /// In this folder, which later runs of the program can use too.
+    /// In this folder, which later runs of the program can also use.
     Folder(PathBuf),
-    /// In a temporary folder of the system. It is made when first needed and removed at the end.
+    /// In a temporary folder of the system, which is made when first needed and removed at the end.
     Temporary,
 }
 
@@ -62,7 +62,7 @@ impl Drop for Open {
     }
 }
 
-/// Removes a temporary folder, even while the journal ends a file in it.
+/// Removes a temporary folder, even while the journal finishes a file in it.
 fn remove(folder: &Path) {
     let mut result = Ok(());
     for _ in 0..10 {
@@ -146,8 +146,8 @@ impl OwnPost {
         }
     }
 
-    /// Removes the messages that were kept for this run alone. A program may end before its last task is dropped, so
-    /// the caller waits for this.
+    /// Removes the messages that were kept for this run only. The caller waits for this, because a program may end
+    /// before its last task is dropped.
     pub async fn close(&self) {
         let Some(open) = self.open.get() else { return };
         let Some(folder) = open.temporary.clone() else {
@@ -156,7 +156,7 @@ impl OwnPost {
         for task in &open.tasks {
             task.abort();
         }
-        // An error means that the runtime is ending, and then there is nothing left to wait for.
+        // An error means that the runtime is ending, so there is nothing left to wait for.
         let _ = tokio::task::spawn_blocking(move || remove(&folder)).await;
     }
 
@@ -216,8 +216,8 @@ impl OwnPost {
         post.settle(NODE, agent, outcomes).await
     }
 
-    /// Notes that an agent of this program is there, or no longer there. Letters that an earlier run of the program
-    /// kept for it are delivered.
+    /// Notes whether an agent of this program is there. Letters for it from an earlier run of the program are then
+    /// delivered.
     pub async fn is_active(&self, agent: &str, is_active: bool) -> Result<(), Fault> {
         {
             let mut active = self.ways.active.lock();

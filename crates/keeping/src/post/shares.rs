@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use sealbus_control::WaitingProvenance;
 
-/// Most bytes of waiting letters of one sender on a node.
+/// The most bytes of waiting letters of one sender on a node.
 pub(crate) const MOST_BYTES: u64 = 256 << 20;
-/// Most agents for which letters of one sender wait on a node.
+/// The most agents for whom letters of one sender wait on a node.
 pub(crate) const MOST_RECEIVERS: usize = 1000;
 
 /// The letters that wait on a node, by sender.
@@ -22,7 +22,7 @@ struct Share {
     receivers: HashMap<String, usize>,
 }
 
-/// The sender that a letter is counted for. Notices of the platform are counted for nobody.
+/// The sender that a letter counts for. Notices of the platform count for nobody.
 pub(crate) fn sender_of(provenance: &WaitingProvenance) -> Option<&str> {
     match provenance {
         WaitingProvenance::SameProcess { identity }
@@ -35,7 +35,7 @@ pub(crate) fn sender_of(provenance: &WaitingProvenance) -> Option<&str> {
 }
 
 impl Shares {
-    /// Why a sender may have no further letter of this size kept for a receiver, if it may not.
+    /// The reason why no further letter of this size may be kept from a sender for a receiver; `None` if it may.
     pub(crate) fn refusal(&self, sender: &str, receiver: &str, size: u64) -> Option<String> {
         let shares = self.0.lock();
         let share = shares.get(sender)?;
@@ -59,7 +59,7 @@ impl Shares {
         *share.receivers.entry(receiver.to_owned()).or_default() += 1;
     }
 
-    /// Counts a letter no longer.
+    /// Removes a letter from the count.
     pub(crate) fn remove(&self, provenance: &WaitingProvenance, receiver: &str, size: u64) {
         let Some(sender) = sender_of(provenance) else {
             return;

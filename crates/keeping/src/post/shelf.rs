@@ -12,16 +12,16 @@ use super::waiting_notices::Notices;
 use sealbus_control::UnixMillis;
 use sealbus_control::post::{Cover, LetterMark, LetterStanding};
 
-/// Most letters for one agent.
+/// The most letters for one agent.
 pub(crate) const MOST_LETTERS: usize = 10_000;
-/// Most bytes of letters for one agent.
+/// The most bytes of letters for one agent.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
-/// Most letters that are handed to the agent's process and not settled.
+/// The most letters that are handed to the agent's process and not settled.
 const MOST_UNDER_WAY: usize = 64;
-/// Most bytes handed over at once.
+/// The most bytes handed over at once.
 const MOST_AT_ONCE: u64 = 2 << 20;
 
-/// The shelf's record of a letter.
+/// A letter as the shelf records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShelvedLetter {
     pub(crate) cover: Cover,
@@ -31,15 +31,15 @@ pub(crate) struct ShelvedLetter {
 /// A letter's place in the line. Letters go in this order, and the letters of one origin in the order of their sequence
 /// numbers.
 ///
-/// The first part is the letter's number on disk. A letter that came after a later one of the same origin stands in
-/// front of it, and has the later letter's number here.
+/// The first part is the letter's number on disk. If a letter comes after a later one of the same origin, it is put in
+/// front of that one, and the first part is the later letter's number.
 type LinePosition = (u64, u64);
 
-/// The hand-overs of a letter to a process that has not left the letter each time.
+/// The hand-overs of a letter to a process that did not leave the letter every time.
 #[derive(Clone, Copy, Debug)]
 struct Handed {
     times: u32,
-    /// The process may still leave the letter that came with a hand-over of this number or a later one.
+    /// The process may still leave the letter that was in this hand-over or a later one.
     open: u64,
 }
 
@@ -50,10 +50,10 @@ pub(crate) struct Shelf {
     bytes: u64,
     notices: Notices,
     line: BTreeMap<LinePosition, u64>,
-    /// Places by origin and sequence number.
+    /// The places by origin and sequence number.
     places: BTreeMap<(u64, u64), LinePosition>,
     had: Had,
-    /// Letters that are admitted and not on the shelf yet, and those that came back and are not noted yet, by origin and
+    /// Letters that are admitted and not yet on the shelf, and letters whose return is not yet noted, by origin and
     /// sequence number. Each has the lowest carry count with which it may be missing on disk.
     writing: BTreeMap<(u64, u64), u32>,
     /// Letters that are handed to the present process and not settled.
@@ -66,26 +66,26 @@ pub(crate) struct Shelf {
     last_hand_over: u64,
     /// The highest number that was, or is about to be, handed to any process.
     last_handed: u64,
-    /// The number that comes to the shelf next. The tasks that wait for the disk report their letters in any order.
+    /// The number that comes to the shelf next. The tasks that wait for the disk report in any order.
     next: u64,
     /// Letters on disk that were reported before their turn.
     early: BTreeMap<u64, ShelvedLetter>,
-    /// How many letters were admitted.
+    /// The number of letters that were admitted.
     arrivals: u64,
-    /// Counts the letters by their senders.
+    /// Counts the letters by sender.
     shares: Arc<Shares>,
-    /// Whether letters came from other nodes. These may bring them again.
+    /// Whether letters came from other nodes, which may bring them again.
     is_visited: bool,
 }
 
-/// The reason why a letter is not taken in.
+/// Why a letter is not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
     /// The letter was here before: it is kept here, was settled here, or went on from here.
     Known,
     /// A copy of the letter is on its way to the disk.
     BeingWritten,
-    /// The letter lies here under this number, and comes back from a node to which it was carried from here, or may have
+    /// The letter lies here under this number. It comes back from a node to which it was carried from here, or may have
     /// come back before without a note on disk.
     Returned(u64),
     /// The shelf is full.
@@ -93,7 +93,7 @@ pub(crate) enum NotTaken {
 }
 
 impl Shelf {
-    /// An empty shelf whose letters are counted here.
+    /// An empty shelf whose letters count in `shares`.
     pub(crate) fn counted_by(shares: &Arc<Shares>) -> Self {
         Self {
             shares: shares.clone(),
@@ -101,14 +101,13 @@ impl Shelf {
         }
     }
 
-    /// Whether no letter is here or on its way to the disk, none was ever handed to a process, and none came from another
-    /// node.
+    /// Whether no letter is here or being written, none was ever handed to a process, and none came from another node.
     pub(crate) fn is_unused(&self) -> bool {
         self.waiting() == 0 && self.last_handed == 0 && !self.is_visited
     }
 
-    /// Admits a letter that can be taken in. The letter counts as known from then on. Notices of the platform are
-    /// always taken in, and so are letters that precede one that is already here.
+    /// Admits a letter that can be taken in. From then on it is known. Notices of the platform are always taken in, and
+    /// so are letters that precede one that is already here.
     pub(crate) fn admit(&mut self, cover: &Cover, size: u64) -> Result<(), NotTaken> {
         let key = (cover.origin, cover.sequence);
         if let Some(number) = self.number_of(key) {
@@ -138,7 +137,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// Whether a copy of a letter that was admitted is not on the shelf yet.
+    /// Whether a copy of an admitted letter is not on the shelf yet.
     pub(crate) fn is_on_its_way(&self, cover: &Cover) -> bool {
         let key = (cover.origin, cover.sequence);
         self.writing.contains_key(&key) && !self.places.contains_key(&key)
@@ -168,7 +167,7 @@ impl Shelf {
     /// Takes over the carry count of the letter under this number, which came back from where it was carried to, and
     /// whether it may have been taken there. Returns both, for the note on disk.
     ///
-    /// Until that note is there, other nodes keep their copies of the letter.
+    /// Until that note is on disk, other nodes keep their copies of the letter.
     pub(crate) fn returned(&mut self, number: u64, back: &Cover) -> Option<(LetterMark, bool)> {
         let kept = self.letters.get_mut(&number)?;
         kept.cover.hops = kept.cover.hops.max(back.hops);
@@ -180,10 +179,10 @@ impl Shelf {
         Some((mark, kept.cover.again))
     }
 
-    /// Reports that the note is on disk that a letter came back with this mark.
+    /// Notes that the disk has the note that a letter came back with this mark.
     pub(crate) fn return_noted(&mut self, number: u64, mark: LetterMark) {
         let kept = self.letters.get(&number);
-        // Otherwise it has come back once more, or is gone.
+        // Otherwise the letter has come back once more, or is gone.
         if kept.is_some_and(|kept| kept.cover.mark() == mark) {
             self.writing.remove(&(mark.origin, mark.sequence));
         }
@@ -194,7 +193,7 @@ impl Shelf {
         &mut self.had
     }
 
-    /// Marks a letter as settled here, so that no copy of it is taken in any more. Returns the mark.
+    /// Marks a letter as settled here, so that no copy of it is taken in again. Returns the mark.
     pub(crate) fn settled(&mut self, number: u64) -> Option<LetterMark> {
         let mark = LetterMark {
             hops: SETTLED,
@@ -209,7 +208,7 @@ impl Shelf {
         self.next = next;
     }
 
-    /// Reports that a letter is on disk under this number. It is put on the shelf once all letters before it are.
+    /// Notes that a letter is on disk under this number. It goes on the shelf once all letters before it have.
     pub(crate) fn arrived(&mut self, number: u64, kept: ShelvedLetter) {
         self.early.insert(number, kept);
         while let Some(kept) = self.early.remove(&self.next) {
@@ -218,7 +217,7 @@ impl Shelf {
         }
     }
 
-    /// Puts a letter that lies on disk on the shelf.
+    /// Puts a letter that is on disk on the shelf.
     pub(crate) fn put(&mut self, number: u64, kept: ShelvedLetter) {
         let key = (kept.cover.origin, kept.cover.sequence);
         self.writing.remove(&key);
@@ -290,7 +289,7 @@ impl Shelf {
         self.arrivals
     }
 
-    /// The letters that are here or on their way to the disk.
+    /// The number of letters that are here or on their way to the disk.
     pub(crate) fn waiting(&self) -> usize {
         self.letters.len() + self.writing.len()
     }
@@ -303,7 +302,7 @@ impl Shelf {
 
     /// How a letter that another node keeps compares with the letters that are or were here.
     pub(crate) fn standing(&self, mark: LetterMark, now: UnixMillis) -> LetterStanding {
-        // This copy is lost if the node ends now. The other node keeps its own meanwhile.
+        // This copy is lost if the node ends now, so the other node keeps its own for now.
         if self.is_being_written(mark) {
             return LetterStanding::Behind;
         }
@@ -352,8 +351,8 @@ impl Shelf {
         next.copied().collect()
     }
 
-    /// The letters of `may_go` that may still go. A letter may not go if an earlier one of its origin may not go or has
-    /// come in the meantime, even if that one is still on its way to the disk.
+    /// The letters of `may_go` that may still go. A letter may not go if an earlier one of its origin may not go, or
+    /// has come in the meantime, even if it is still being written.
     pub(crate) fn still_in_order(&self, line: &[u64], may_go: &HashSet<u64>) -> Vec<u64> {
         let mut waits = HashSet::new();
         let go = line.iter().filter(|number| {
@@ -372,7 +371,7 @@ impl Shelf {
         go.copied().collect()
     }
 
-    /// The letters that expired here. Expired letters under way are settled by the agent's process.
+    /// The letters that have expired here. The agent's process settles expired letters that are under way.
     pub(crate) fn expired(&self, now: UnixMillis) -> Vec<u64> {
         self.letters
             .iter()

@@ -1,4 +1,4 @@
-// Longer than 500 lines: one simulation, whose parts say nothing alone.
+// Longer than 500 lines: one simulation, whose parts mean nothing alone.
 
 //! Letters over random walks. The mailboxes of some nodes are on real journals. Their receiver moves and is killed,
 //! nodes fail and come back, requests and answers are lost and doubled, and nodes learn late where the receiver is.
@@ -28,14 +28,14 @@ use super::*;
 const RECEIVER: &str = "receiver";
 /// A guard against waiting for ever.
 const LONG: Duration = Duration::from_secs(600);
-/// Simulations that run side by side, because each mostly waits.
+/// The number of simulations that run side by side, because each mostly waits.
 const TOGETHER: u64 = 16;
 
 fn pace() -> Pace {
     Pace {
         pause: Duration::from_millis(1),
         look: Duration::from_millis(4),
-        // This never happens: order is kept, however slow the machine is.
+        // This never happens: the order is kept, however slow the machine is.
         given_up: Duration::from_secs(24 * 3600),
     }
 }
@@ -70,7 +70,7 @@ struct Receiver {
     node: usize,
     process: u64,
     unread: VecDeque<DeliveredLetter>,
-    /// The letters it has, and whether it has taken them.
+    /// The letters that it has, and whether it has taken each.
     known: HashMap<u64, bool>,
     reports: VecDeque<(u64, LetterOutcome)>,
 }
@@ -81,11 +81,11 @@ struct Sender {
     node: usize,
     origin: u64,
     written: u64,
-    /// The letters that its node has not answered for.
+    /// The letters for which its node has not answered.
     waiting: Vec<PostedLetter>,
 }
 
-/// The letters taken, which are compared with those accepted.
+/// The letters that were taken, to be compared with the accepted ones.
 #[derive(Default)]
 struct Books {
     accepted: HashSet<(u64, u64)>,
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// Lets a node learn the moves it has not learned yet.
+    /// Lets a node learn the moves that it does not know yet.
     fn learn(&self, node: usize) {
         {
             let mut place = self.nodes[node].place.lock();
@@ -232,7 +232,7 @@ impl World {
         self.place(Some((node, process)));
     }
 
-    /// Reports the outcomes of letters to the receiver's node. Returns false if the node does not hear the report now.
+    /// Reports the outcomes of letters to the receiver's node. Returns false if the report does not reach the node now.
     async fn report(&self) -> bool {
         let (node, process, reports) = {
             let process = self.process.lock();
@@ -264,7 +264,7 @@ impl World {
         true
     }
 
-    /// Moves as usual: unread letters are left, and all others are reported.
+    /// Moves in the usual way: unread letters are left, and all others are reported.
     async fn move_to(self: &Arc<Self>, node: usize) {
         {
             let mut process = self.process.lock();
@@ -304,7 +304,7 @@ impl World {
         1 + usize::from(self.is_lost())
     }
 
-    /// Brings back the answer of a node that was reached, unless the answer is lost or the node was killed in between.
+    /// Brings back the answer of a node that was reached, unless it is lost or the node was killed in between.
     fn answer<T>(&self, from: usize, post: &Arc<KeptLetters>, answer: T) -> Result<T, Fault> {
         let now = self.post(from);
         let is_killed = !now.is_some_and(|now| Arc::ptr_eq(&now, post));
@@ -343,7 +343,7 @@ impl Ways for SimulatedWays {
             let mailbox = post.mailbox(RECEIVER).unwrap();
             let noted = mailbox.stream.cursor(HANDED);
             let place = self.world.nodes[self.node].place.lock().0;
-            // A node that has learned meanwhile that the agent is elsewhere has no connection to its process.
+            // A node that knows by now that the agent is elsewhere has no connection to its process.
             let place = place.filter(|(node, _)| *node == self.node);
             let mut process = self.world.process.lock();
             let receiver = process
@@ -381,7 +381,7 @@ impl Ways for SimulatedWays {
         letters: Vec<PostedLetter>,
     ) -> BoxFuture<'a, Result<Vec<Option<Fault>>, Fault>> {
         let to = number_of(node);
-        // The letters as they travel.
+        // The letters in the form in which they travel.
         let letters = serde_json::to_vec(&letters).unwrap();
         async move {
             let world = &self.world;
@@ -538,7 +538,7 @@ async fn one_walk(seed: u64) {
             _ => tokio::time::sleep(Duration::from_millis(world.below(5))).await,
         }
     }
-    // In the end nothing is lost any more.
+    // At the end, nothing is lost any more.
     world.is_lossy.store(false, Ordering::SeqCst);
     for node in 0..count {
         if world.post(node).is_none() {

@@ -1,4 +1,4 @@
-//! Taking letters in: the checks before a letter is kept, and the answers once letters are on disk.
+//! Taking letters in: the checks before a letter is kept, and the answers once it is on disk.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use super::shelf::{NotTaken, ShelvedLetter};
 use super::{CLOCKS_APART, KeptLetters, LONGEST_LIFETIME, storage};
 
 impl KeptLetters {
-    /// Keeps letters, and returns when they are on disk. For each letter the result says why it is not kept, if it is
-    /// not.
+    /// Keeps letters, and returns when they are on disk. For each letter, the result is the reason why it is not kept,
+    /// if it is not.
     pub async fn keep(self: &Arc<Self>, letters: Vec<PostedLetter>) -> Vec<Option<Fault>> {
         self.begin(letters, None).finish().await
     }
 
-    /// Puts letters into the journal's queue, in order. With `elsewhere`, which gives the reason, only letters that are
+    /// Puts letters into the journal's queue, in order. If `elsewhere` gives a reason to refuse, only letters that are
     /// or were here are kept.
     pub fn begin(self: &Arc<Self>, letters: Vec<PostedLetter>, elsewhere: Option<&Fault>) -> Begun {
         let mut under_way = Vec::with_capacity(letters.len());
         let mut full: HashMap<String, Fault> = HashMap::new();
         for letter in letters {
             let receiver = letter.cover.receiver.clone();
-            // A later frame must not overtake one that found no room.
+            // A later letter must not overtake one that found no room.
             let put = match full.get(&receiver) {
                 Some(fault) => Err(fault.clone()),
                 None => self.put(letter, elsewhere),
@@ -46,7 +46,7 @@ impl KeptLetters {
             under_way.push(put);
         }
         let (post, count) = (self.clone(), under_way.len());
-        // Work that has begun is finished, even when nobody waits for it any more: later letters wait for it.
+        // Work that has begun is finished even if nobody waits for it any more, because later letters wait for it.
         let finishing = tokio::spawn(async move {
             let mut refused = Vec::with_capacity(count);
             for put in under_way {
@@ -60,7 +60,7 @@ impl KeptLetters {
         Begun { count, finishing }
     }
 
-    /// Puts a letter into the journal's queue. With `elsewhere`, which gives the reason, the letter is kept only if it
+    /// Puts a letter into the journal's queue. If `elsewhere` gives a reason to refuse, the letter is kept only if it
     /// was here before.
     fn put(&self, letter: PostedLetter, elsewhere: Option<&Fault>) -> Result<LetterWrite, Fault> {
         let cover = letter.cover;
@@ -76,7 +76,7 @@ impl KeptLetters {
         let mailbox = self.open_mailbox(&cover, size)?;
         let mut shelf = mailbox.shelf.lock();
         let written = match shelf.admit(&cover, size) {
-            // A letter that is there costs nothing, however often it comes.
+            // A letter that is there already costs nothing, however often it comes.
             Err(NotTaken::Known) => {
                 drop(shelf);
                 let step = Step::Nothing;
@@ -149,7 +149,7 @@ impl KeptLetters {
         mailbox.is_some_and(|mailbox| mailbox.shelf.lock().is_known(cover))
     }
 
-    /// The mailbox for a letter. It is made if there is room for the letter.
+    /// The mailbox for a letter, which is made if there is room for the letter.
     fn open_mailbox(&self, cover: &Cover, size: u64) -> Result<Arc<KeptMailbox>, Fault> {
         if let Some(mailbox) = self.mailboxes.lock().get(&cover.receiver) {
             return Ok(mailbox.clone());
@@ -158,8 +158,8 @@ impl KeptLetters {
         self.mailbox(&cover.receiver).map_err(storage)
     }
 
-    /// Checks whether there is room for a new letter: on the disk, and in the share of its sender, which counts on the
-    /// sender's own node. Notices of the platform are always kept.
+    /// Checks whether there is room for a new letter: on the disk, and, on the sender's own node, in the share of its
+    /// sender. Notices of the platform are always kept.
     fn check_room(&self, cover: &Cover, size: u64) -> Result<(), Fault> {
         if cover.about.is_some() {
             return Ok(());
@@ -248,7 +248,7 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// Waits until the letters are on disk. For each letter the result says why it is not kept, if it is not.
+    /// Waits until the letters are on disk. For each letter, the result is the reason why it is not kept, if it is not.
     pub async fn finish(self) -> Vec<Option<Fault>> {
         let Self { count, finishing } = self;
         finishing
@@ -272,7 +272,7 @@ enum Step {
         written: Written,
         kept: ShelvedLetter,
     },
-    /// The disk has the note that the letter came back.
+    /// The note that the letter came back is on disk.
     Return {
         noted: Written,
         number: u64,
@@ -314,7 +314,7 @@ impl LetterWrite {
                     mailbox.shelf.lock().return_noted(number, mark);
                     return Ok(());
                 }
-                // This copy may have been carried further than the other one, so it is looked at anew.
+                // This copy may have been carried further than the other one, so it is handled again.
                 Step::Wait(letter) => {
                     mailbox.until_written(&letter.cover).await;
                     let problem = "another copy of the message could not be written";

@@ -15,7 +15,7 @@ use super::*;
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// Nobody is there.
+/// A world in which no agent and no node is there.
 struct NoWays;
 
 impl Ways for NoWays {
@@ -159,7 +159,7 @@ fn shelve_notice(mailbox: &KeptMailbox, number: u64, size: u64) {
     mailbox.shelf.lock().put(number, kept);
 }
 
-/// Notices count for no sender's share and pass the reserve. A sender that takes none has no further letters kept.
+/// Notices do not count for a sender's share, and pass the reserve. A sender that takes none has no further letters kept.
 #[tokio::test]
 async fn a_sender_that_takes_no_notices_posts_no_more() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,7 +190,7 @@ async fn a_sender_that_takes_no_notices_posts_no_more() {
         assert!(text.contains("from mallory: 10000 notices"), "{text}");
     }
     assert!(post.mailboxes.lock().get("carol").is_none());
-    // The letters that are there are recognised. Those from other nodes and from others are kept, and so are notices.
+    // Letters that are there are recognised. Letters from other nodes and from other senders are kept, and so are notices.
     keep(&post, letter("mallory", 1, "bob")).await.unwrap();
     keep(&post, letter("mallory", 2, "bob")).await.unwrap();
     let mut carried = letter("mallory", 5, "bob");
@@ -204,7 +204,7 @@ async fn a_sender_that_takes_no_notices_posts_no_more() {
     let read = vec![(1, LetterOutcome::Taken), (2, LetterOutcome::Taken)];
     post.settle("process", "mallory", read).await.unwrap();
     keep(&post, letter("mallory", 7, "bob")).await.unwrap();
-    // Few long ones are as bad.
+    // A few long ones are as bad.
     mailbox.shelf.lock().take(1001);
     shelve_notice(&mailbox, 1, waiting_notices::MOST_BYTES);
     let fault = keep(&post, letter("mallory", 8, "bob")).await.unwrap_err();
@@ -253,7 +253,7 @@ async fn a_name_that_no_agent_has_leaves_no_mailbox_behind() {
         let streams = post.journal.streams();
         streams.iter().map(|it| it.name().to_owned()).collect()
     };
-    // Its sender is told.
+    // The sender is told.
     assert_eq!(post.list("alice").1, 1);
     assert_eq!(streams(), ["mailbox/alice"]);
     // The name can be used again.
@@ -282,12 +282,12 @@ fn a_process_whose_clock_is_ahead_has_one_origin() {
         assert_eq!(at(began - ahead), at(began + 60));
         assert_eq!(at(began - ahead) >> 32, began);
     }
-    // No process is remembered longer because it says that it begins in a far future.
+    // No process is remembered longer by claiming that it begins in the far future.
     assert_eq!(at(began - most - 1) >> 32, 0);
     assert_eq!(origin_at("one", u64::MAX, began * 1000) >> 32, 0);
 }
 
-/// A letter that comes back is marked if an agent may have taken it where it was. A restart of the node changes nothing.
+/// A letter that comes back is marked if an agent may have taken it where it was, even after a restart of the node.
 #[tokio::test]
 async fn a_letter_that_comes_back_is_marked_as_it_was_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
@@ -328,8 +328,8 @@ async fn a_letter_that_comes_again_and_again_takes_no_more_room() {
     assert_eq!(post.list("bob").1, 2);
 }
 
-/// A disk on which no file can be begun: a letter that does not fit into the present one is not written, and all that fits
-/// is.
+/// A disk on which no file can be begun: a letter that does not fit into the present file is not written, and one that
+/// fits is.
 #[tokio::test]
 async fn a_copy_of_a_letter_that_could_not_be_written_is_not_kept_either() {
     let folder = tempfile::tempdir().unwrap();
@@ -364,8 +364,8 @@ async fn a_copy_of_a_letter_that_could_not_be_written_is_not_kept_either() {
     assert_eq!(post.list("bob").1, 9);
 }
 
-/// While it is written, a copy of it comes that was carried further. The node which brings that copy forgets it, so it is
-/// that copy which is here then.
+/// While the letter is written, a copy comes that was carried further. The node that brings the copy then forgets it,
+/// so this copy must be the one that is kept here.
 #[tokio::test]
 async fn a_letter_counts_the_way_of_the_copy_that_was_carried_furthest() {
     let folder = tempfile::tempdir().unwrap();
@@ -388,7 +388,7 @@ async fn a_letter_counts_the_way_of_the_copy_that_was_carried_furthest() {
     assert_eq!(hops(&post), Some(7));
 }
 
-/// Nobody waits for the end of what was begun, and later letters are found all the same.
+/// Nobody waits for the end of work that has begun, and later letters are still found.
 #[tokio::test]
 async fn a_letter_that_nobody_waits_for_holds_up_no_other_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
 //! Following the trail. Before a letter goes to another place than its predecessors went to, the nodes that received
-//! the predecessors are asked whether any is still there.
+//! the predecessors are asked whether one is still there.
 //!
 //! A node keeps a letter until the next node has it, and notes on disk to which nodes it carried letters. So every
-//! predecessor of a letter lies on a node that can be reached along these notes from the letter's own node. A letter
-//! with no predecessor anywhere on the trail is the next one to go. Letters of one origin are numbered, so there is
-//! always one without a predecessor.
+//! predecessor of a letter is on a node that can be reached along these notes from the letter's own node. A letter with
+//! no predecessor anywhere on the trail goes next. Letters of one origin are numbered, so there is always one without a
+//! predecessor.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::carrier::Carrier;
 use sealbus_control::Fault;
 use sealbus_control::post::{LetterMark, LetterStanding};
 
-/// Most nodes of a trail that are asked.
+/// The most nodes of a trail that are asked.
 const MOST_NODES: usize = 256;
 /// How often the trail is followed until nothing moves on it in the meantime.
 const MOST_LOOKS: usize = 4;
@@ -26,12 +26,12 @@ struct Sight {
     /// For each node that answered, its life and the number of letters that had come there.
     answered: BTreeMap<String, (u64, u64)>,
     waiting: u64,
-    /// Whether nodes that do not answer were passed by.
+    /// Whether nodes that do not answer were skipped.
     is_incomplete: bool,
 }
 
 impl Carrier {
-    /// Selects, from these letters, those with no predecessor on the trail. Letters that were carried are removed.
+    /// Selects, from these letters, those without a predecessor on the trail. Removes letters that were carried on.
     pub(super) async fn follow(
         &self,
         numbers: &[u64],
@@ -49,7 +49,7 @@ impl Carrier {
             let Some(sight) = self.look(&marks, to).await else {
                 return Ok(HashSet::new());
             };
-            // A letter that moves during a look may be missed. If nothing came anywhere between two looks, nothing
+            // A letter that moves during a look may be missed. If nothing arrived anywhere between two looks, nothing
             // moved.
             if before.as_ref() == Some(&sight) {
                 return self.found(&marks, &sight, to).await;
@@ -150,8 +150,8 @@ impl Carrier {
         Some(sight)
     }
 
-    /// Whether a node has been silent so long that its letters are not waited for. The node is still asked now and
-    /// then.
+    /// Whether a node has been silent for so long that the post no longer waits for its letters. The node is still
+    /// asked now and then.
     fn was_given_up(&self, node: &str) -> bool {
         let given_up = self.post.pace.given_up;
         let trail = self.mailbox.trail.lock();
@@ -161,7 +161,8 @@ impl Carrier {
         })
     }
 
-    /// Notes that a node does not answer. Returns whether its silence is so long that its letters are not waited for.
+    /// Notes that a node does not answer. Returns whether it has been silent for so long that the post no longer waits
+    /// for its letters.
     fn is_given_up(&self, node: &str, problem: &str) -> bool {
         let now = Instant::now();
         let mut trail = self.mailbox.trail.lock();

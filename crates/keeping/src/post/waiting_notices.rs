@@ -2,12 +2,12 @@
 
 use sealbus_control::post::Cover;
 
-/// Most notices that may wait for an agent which has further letters kept.
+/// The most notices that may wait for an agent that wants further letters kept.
 pub(crate) const MOST_NOTICES: usize = 10_000;
-/// Most bytes of these notices.
+/// The most bytes of these notices.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
 
-/// The notices that wait for one agent on this node. They count for no sender's share, and are always kept.
+/// The notices that wait for one agent on this node. They do not count for a sender's share, and are always kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notices {
     pub(crate) count: usize,
@@ -23,7 +23,7 @@ impl Notices {
         }
     }
 
-    /// Counts a letter no longer.
+    /// Removes a letter from the count.
     pub(crate) fn remove(&mut self, cover: &Cover, size: u64) {
         if cover.about.is_some() {
             self.count -= 1;
@@ -31,7 +31,7 @@ impl Notices {
         }
     }
 
-    /// Whether their receiver must take some before it has further letters kept.
+    /// Whether the receiver must take some of them before further letters of its own are kept.
     pub(crate) fn are_too_many(self) -> bool {
         self.count >= MOST_NOTICES || self.bytes >= MOST_BYTES
     }

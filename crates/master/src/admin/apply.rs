@@ -81,7 +81,7 @@ impl Admin {
                 for process in &difference.stop {
                     desk.state.forget_program(process);
                 }
-                // Those for the gateway are the operators', and no part of the manifest.
+                // The rules for the gateway are the operators', and no part of the manifest.
                 let gateway = desk.state.directory().rules().gateway.clone();
                 desk.state.set_rules(Rules { gateway, ..rules });
                 match taken_over {
@@ -102,8 +102,8 @@ impl Admin {
     }
 }
 
-/// An agent of each process that an earlier manifest started, that may run, and that these entries do not name: the manifest
-/// was changed while the Master was away.
+/// An agent of each process that may run and that these entries do not name. An earlier manifest started it, and the
+/// manifest was changed while the Master was away.
 fn unnamed(desk: &Desk, entries: &[AgentEntry]) -> Vec<String> {
     let named: BTreeSet<String> = entries
         .iter()
@@ -120,8 +120,8 @@ fn unnamed(desk: &Desk, entries: &[AgentEntry]) -> Vec<String> {
         .collect()
 }
 
-/// The entries with processes that nobody knows. Programs lie elsewhere on another machine, so the processes that run are not
-/// compared with the manifest of this one.
+/// The entries with processes that nobody knows. Running processes are not compared with the manifest of this machine,
+/// because programs lie elsewhere on another machine.
 fn unknown(desk: &Desk, entries: &[AgentEntry]) -> Vec<AgentEntry> {
     let groups = desk.state.groups();
     let is_unknown = |(process, _): (String, _)| !groups.contains_key(&process);

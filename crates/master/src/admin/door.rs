@@ -57,7 +57,7 @@ fn embedded() -> Fault {
         .advise("`sealbus up` runs a platform that operators change")
 }
 
-/// Notes in the Master's log whose bodies an operator reads, from the first request to the end of the connection.
+/// Notes in the Master's log which bodies an operator reads, from the first request to the end of the connection.
 #[derive(Default)]
 struct BodyReader(Option<Watch>);
 
@@ -107,7 +107,7 @@ impl Admin {
             caller.allow_frames(LONGEST_FRAME);
             self.take_orders(&mut incoming).await;
         }
-        // The last answer is to be read before the connection ends.
+        // The operator must read the last answer before the connection ends.
         drop((caller, incoming));
         let _ = tokio::time::timeout(ENTRY, driving.join_next()).await;
     }
@@ -155,10 +155,10 @@ impl Admin {
 }
 
 /// The connections at a socket of operators on which nobody has proved the key yet. When there are too many, the oldest one of
-/// the process with the most ends: a program that runs as the Master's user keeps no operator out.
+/// the process with the most ends. So a program that runs as the Master's user keeps no operator out.
 pub(crate) struct Entrance {
     strangers: Strangers<Option<i32>>,
-    /// The shares of the log for those that are not let in, by their processes.
+    /// The shares of the log for connections that are not let in, by their processes.
     log: Mutex<LogShares>,
 }
 
@@ -179,7 +179,7 @@ pub(crate) struct Newcomer {
 }
 
 impl Entrance {
-    /// Takes in a connection of this user, or of root; none of others.
+    /// Takes in a connection of this user or of root, and no other.
     pub(crate) fn came(self: &Arc<Self>, stream: &Stream) -> Option<Arc<Newcomer>> {
         let process = process_of(stream);
         if !is_of_this_user(stream) {

@@ -18,7 +18,8 @@ use sealbus_control::{Blob, Fault, FaultCode, UnixMillis};
 
 /// Longest life of a token or ticket, in seconds.
 const LONGEST_TOKEN: u64 = 30 * 86_400;
-/// How long nodes may take to come back to a restarted Master, with time for the Master to give up the others.
+/// How long nodes may take to come back to a restarted Master. This includes the time in which the Master gives up the
+/// others.
 const COMING_BACK: Duration = Duration::from_secs(20);
 
 impl Admin {
@@ -136,7 +137,8 @@ fn internal(error: &dyn std::error::Error) -> Fault {
 }
 
 impl Admin {
-    /// Certifies a caller of a gateway by its own signing request, if the manifest says that it comes with a certificate.
+    /// Certifies a caller of a gateway by its own signing request, if the manifest says that the caller comes with a
+    /// certificate.
     pub(super) async fn certify_caller(
         &self,
         name: String,
@@ -167,7 +169,7 @@ impl Admin {
         self.desk.run(certifying).await
     }
 
-    /// Whether the manifest has a caller of a gateway by that name, which comes with a certificate.
+    /// Whether the manifest has a caller of a gateway by that name that comes with a certificate.
     async fn comes_with_a_certificate(&self, name: &str) -> bool {
         let is_it = |door: &CallersEntry| {
             let mut callers = door.callers.iter();

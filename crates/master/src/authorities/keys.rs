@@ -23,7 +23,7 @@ pub fn place_keys(
     let places = [(root, ROOT_KEY, ROOT_CERTIFICATE), (ca, NEW_KEY, CA_KEY)];
     let places = places.map(|(key, file, later)| Some((key?, at(file), at(later))));
     for (key, file, later) in places.iter().flatten() {
-        // The same name once more is no harm: the command may have been cut off.
+        // The same name once more does no harm: an earlier run of the command may have been cut off.
         let is_other = |text: Vec<u8>| text.trim_ascii() != key.as_str().as_bytes();
         if read(file)?.is_some_and(is_other) {
             return Err(AuthoritiesError::HasKey(file.clone()));
@@ -72,8 +72,8 @@ pub(super) fn parse_key(path: &Path, text: &[u8]) -> Result<AuthorityKey, Author
     Ok(AuthorityKey::Held(Arc::new(held)))
 }
 
-/// The key of this algorithm for a CA in `directory` that is not certified yet. It is made once. One of another algorithm, which a
-/// Master made that was started with another manifest, gives way to it.
+/// The key of this algorithm for a CA in `directory` that is not certified yet. It is made once. It replaces a key of another
+/// algorithm, which a start with another manifest may have left.
 pub(super) fn new_key(
     directory: &Path,
     algorithm: SignatureAlgorithm,

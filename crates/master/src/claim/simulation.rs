@@ -1,12 +1,12 @@
 //! Instances that claim the leadership from a model of etcd, in virtual time: answers get lost, leases end, processes sleep
-//! between any two steps and are killed. Those that lead give orders to nodes, over a network that loses and delays them, so
-//! that orders of a former leader come after those of the next one.
+//! between any two steps and are killed. Leaders give orders to nodes, over a network that loses and delays them, so that
+//! orders of a former leader come after those of the next one.
 
 use sealbus_seal::{Heard, Term};
 
 use super::*;
 
-/// The end of the time in which faults happen, and the time for all to settle afterwards.
+/// When faults end, and how long everything may take to settle afterwards.
 const FAULTS_END: Moment = 60_000;
 const END: Moment = FAULTS_END + 30_000;
 
@@ -43,7 +43,7 @@ impl Store {
 #[derive(Default)]
 struct Node {
     highest: Option<Term>,
-    /// The terms in which it was given the orders that it obeyed.
+    /// The terms of the orders that the node obeyed.
     obeyed: Vec<Term>,
 }
 
@@ -60,7 +60,7 @@ const NODES: usize = 3;
 struct Instance {
     claimant: Claimant,
     lease: u64,
-    /// When it goes on.
+    /// When the instance goes on.
     at: Moment,
     /// An outcome on its way.
     pending: Option<Outcome>,
@@ -173,7 +173,7 @@ impl World {
                 let claimed = store.term.0 == term;
                 if claimed {
                     let (_, former, number) = store.term;
-                    // Nobody deposes one that has kept its lease since it began to lead.
+                    // Nobody deposes an instance that has kept its lease since it began to lead.
                     let is_over = term == 0
                         || former == me
                         || self.instances[former].leads != Some(term)
@@ -274,7 +274,7 @@ impl World {
             instance.leads.is_some_and(|term| term != store.term.0)
         };
         if is_deposed(&self.instances[me], &self.store) {
-            // The fence told it.
+            // The fence has told the instance.
             self.instances[me].leads = None;
             self.instances[me].claimant = Claimant::new(false, now);
         }

@@ -35,8 +35,9 @@ impl DeskHandle {
         written.and(result)
     }
 
-    /// As [`run`](Self::run), for an order. If it is repeated, because its changes could not be written, it changes nothing
-    /// more. Its answer says that they are stored. So it is an error as long as anything could not be written.
+    /// As [`run`](Self::run), for an order. If an order is repeated because its changes could not be written, it changes
+    /// nothing more. Its answer says that the changes are stored, so it is an error as long as anything could not be
+    /// written.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -1,4 +1,4 @@
-//! Work that is done although the store does not answer: what the CA did is kept in a file of this machine meanwhile.
+//! Work that is done although the store does not answer. A file of this machine keeps the CA's acts meanwhile.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +27,7 @@ impl Keeping {
 }
 
 impl DeskHandle {
-    /// From now on, what is not stored is kept in this file.
+    /// From now on, this file keeps the acts that are not stored.
     pub(crate) fn keep_in(&self, ledger: Arc<Ledger>) {
         // There is one ledger.
         let _ = self.keeping.ledger.set(ledger);
@@ -41,7 +41,7 @@ impl DeskHandle {
         };
     }
 
-    /// Checks that the store is not known to be away. Operators need not wait for it then.
+    /// Checks that the store is not known to be away. If it is away, operators need not wait for it.
     ///
     /// # Errors
     /// [`FaultCode::Storage`]. Nothing was done.

@@ -1,4 +1,5 @@
-//! The keys for sealed messages that agents stated, the latest of each, in a row of its own. Senders verify what they get.
+//! The keys for sealed messages that agents stated: the latest key of each agent, in a row of its own. Senders verify the
+//! keys that they get.
 
 use std::collections::HashMap;
 

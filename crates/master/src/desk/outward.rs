@@ -45,7 +45,8 @@ impl Outward {
     }
 }
 
-/// Leaves the last one of several changes of an agent in the AMS. While the store takes nothing, an agent could report without end.
+/// Keeps only the last of several changes of an agent in the AMS. While the store takes nothing, an agent could report changes
+/// without end.
 pub(super) fn forget_overtaken(held: &mut Vec<Outward>) {
     let mut changed = HashSet::new();
     held.reverse();

@@ -67,7 +67,7 @@ impl Refusals {
     }
 }
 
-/// The source that a refusal counts against: the program that reports it, which can invent all the rest.
+/// The source that a refusal counts against: the program that reports it. This program can invent everything else.
 fn source(record: &RefusalRecord) -> String {
     let known = record.by.as_ref().or(record.proved.as_ref());
     known.unwrap_or(&record.who).clone()
@@ -144,7 +144,7 @@ mod tests {
         let mut refusals = Refusals::default();
         let flood = (0..10_000).map(|number| record(Some("mallory"), number));
         refusals.note("node-1", flood.collect());
-        // All are counted, and the latest are shown. Others are heard in the log.
+        // All are counted, and the latest are shown. The log has room for others.
         assert_eq!(refusals.total(), 10_000);
         assert_eq!(refusals.latest().len(), REFUSALS);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The facts that a Master hears again after its store was restored from an older copy.
+//! The facts that a Master learns again after its store was restored from an older copy.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use sealbus_control::authority::CertificatePage;
 use sealbus_control::clock::timestamp;
 use sealbus_control::{Fault, UnixMillis};
 
-/// Most bytes of certificates in one part that are looked at, unless the first one is longer: each costs time, and nodes show half
-/// as many.
+/// Most bytes of certificates in one part that are checked, unless the first one is longer. Each certificate costs time, and
+/// nodes show half as many bytes.
 const LONGEST_PART: usize = 64 * 1024;
 
 impl Desk {
-    /// Takes back certificates of a process that a restored store does not know. Its node shows them, the `first` time the
-    /// process's own. The process is believed if the CA certified it on this node, and each of its agents that has a valid
-    /// certificate in it. Certificates of others are passed over, and so are those of a part that is too long, and all later ones.
-    /// Returns the agent after which the node is to go on.
+    /// Takes back certificates of a process that a restored store does not know. Its node shows them; if this `is_first`,
+    /// with the process's own. The process is believed if the CA certified it on this node. So is each of its agents that
+    /// has a valid certificate in it. Certificates of others are passed over. So are those beyond the longest part, and all
+    /// later ones. Returns the agent after which the node is to go on.
     pub(crate) fn take_back_process(
         &mut self,
         node: &str,
@@ -62,7 +62,7 @@ impl Desk {
             }
         }
         if !self.state.certified(node, process, agents) {
-            // If it was certified and then doubted, it is shown anew.
+            // If the process was certified and then doubted, it is shown anew.
             if is_first {
                 self.state.has_shown_all(node, process);
             }
@@ -82,7 +82,7 @@ impl Desk {
         next
     }
 
-    /// Takes back a deny list that a node holds, because the store is an older copy.
+    /// Takes back a deny list from a node, because the store is an older copy.
     ///
     /// # Errors
     /// As [`CaService::take_back`].
@@ -114,14 +114,14 @@ impl Desk {
 }
 
 /// Whether a certificate was issued to this process on this node. Chains are public, so a node may show those of others.
-/// The CA names the holder in each certificate of an agent that runs in a process. One that names none, such as that of
-/// a gateway's caller, says nothing about any process.
+/// The CA names the holder in each certificate of an agent that runs in a process. A certificate that names no holder,
+/// such as that of a gateway's caller, says nothing about any process.
 fn is_of(certificate: &Certificate, node: &str, process: &str) -> bool {
     let is_held =
         |holder: &Holding| holder.node.as_str() == node && holder.process.to_string() == process;
     match certificate.identity() {
         Identity::Agent { .. } => certificate.holding().is_some_and(is_held),
-        // Its own identity names both.
+        // The process's own identity names both.
         Identity::Process {
             process: its,
             node: on,

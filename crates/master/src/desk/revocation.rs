@@ -1,4 +1,4 @@
-//! Revocation by operators, and what the CAs of other Masters did without knowledge of the state.
+//! Revocation by operators, and the acts of other Masters' CAs without knowledge of the state.
 
 use sealbus_ca::{IssuedCertificate, Unstored};
 use sealbus_control::admin::CertificateStatus;
@@ -20,11 +20,11 @@ impl Desk {
             .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
     }
 
-    /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process
-    /// that held a revoked certificate gets no other for the same agent. An agent that is placed, or waits for
-    /// its next start, may have a living certificate of another CA, which is denied, and it is not started again. So may a node.
-    /// An order that was carried out before is answered as then. A restored state may lack what the name or the number belongs to:
-    /// all of that name is denied, known or not.
+    /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process that held a
+    /// revoked certificate gets no other one for the same agent. An agent that is placed, or waits for its next start, may have a
+    /// living certificate of another CA. That certificate is denied, and the agent is not started again. The same holds for a
+    /// node. An order that was carried out before gets the same answer again. A restored state may not know the owner of the name
+    /// or the number, so everything of that name is denied, known or not.
     ///
     /// # Errors
     /// As [`CaService::revoke_by_hand`]. If the deny list is full, its process gets no other certificate all the same.
@@ -102,10 +102,10 @@ impl Desk {
         }
     }
 
-    /// Takes in what the CA of a Master did while it did not know the state.
+    /// Takes in an act of a Master's CA that did not know the state.
     ///
     /// # Errors
-    /// If it cannot be believed, or the deny list is full.
+    /// If the act cannot be believed, or the deny list is full.
     pub(crate) fn take_in(&mut self, act: Unstored, now: UnixMillis) -> Result<(), Fault> {
         match act {
             Unstored::Renewed {
@@ -147,7 +147,7 @@ impl Desk {
             }
             Unstored::Revoked { what, said, at } => {
                 match self.revoke_by_hand(&what, &said, now) {
-                    // Its certificates have ended, are denied by another word, or are yet to be taken in.
+                    // The certificates have ended, are denied by another act, or are yet to be taken in.
                     Err(fault) if fault.code == FaultCode::Unknown => {
                         if let Ok(serial) = what.parse::<Serial>() {
                             let time = timestamp(now);
@@ -159,7 +159,7 @@ impl Desk {
                 // A serial number may be the name of an agent, too.
                 let local = what.split('@').next().unwrap_or(&what);
                 self.state.bar_everywhere(local);
-                // A node that a restored state does not know may come back, too.
+                // A node that the restored state does not know may come back, too.
                 let is_node = self.state.nodes().contains_key(local) || self.state.was_restored();
                 let node = is_node.then(|| self.node(local)).transpose()?;
                 for identity in std::iter::once(self.agent(local)?).chain(node) {

@@ -264,7 +264,7 @@ async fn what_is_revoked_by_its_serial_number_is_barred_in_the_process_that_held
         let revoked = desk.revoke_by_hand(&serial, "seen elsewhere", now)?;
         assert_eq!(revoked.len(), 1);
         let refused = check_process(&desk.state, "node-1", &process, &guest);
-        // The order is repeated by an operator that did not read the answer.
+        // An operator that did not read the answer repeats the order.
         let again = desk.revoke_by_hand(&serial, "seen elsewhere", now)?;
         assert_eq!(again.len(), 1);
         Ok(refused.unwrap_err())
@@ -340,7 +340,7 @@ async fn a_placed_agent_is_revoked_although_no_certificate_of_it_is_known() {
         Ok((floor.is_some(), desk.state.is_barred(&process, "guest")))
     });
     assert_eq!(found.await.unwrap(), (true, true));
-    // A revocation that was carried out at a Master that stood by, and asked again of the one that leads.
+    // A Master that stood by carried out a revocation, and the leading Master is asked for it again.
     let again = desk.run(|desk, now| {
         let known = desk.revoke_by_hand("gone", "stolen", now);
         desk.take_in(
@@ -389,7 +389,7 @@ async fn a_node_that_another_master_revoked_is_refused_with_what_is_not_known_of
         };
         desk.state.join(Some("node-1"), description(), now)?;
         let known = joined(desk)?;
-        // An older copy of the state lacks this one.
+        // An older copy of the state lacks this certificate.
         let request = KeyPair::generate().unwrap().signing_request().unwrap();
         let request = SigningRequest::parse(&request).unwrap();
         let grant = Grant::by_operator(identity.clone(), here);

@@ -18,7 +18,7 @@ fn aid(agent: &str) -> Aid {
     Aid::new(agent).unwrap()
 }
 
-/// Starts the system agents of a platform on what is in the store.
+/// Starts the system agents of a platform on the rows of the store.
 async fn start(store: &Arc<MemoryStore>) -> (SystemAgents, DeskHandle) {
     let name = PlatformName::new("factory").unwrap();
     let settings = PlatformSettings::new(name.clone());

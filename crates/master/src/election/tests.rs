@@ -41,7 +41,7 @@ async fn a_master_that_starts_while_etcd_is_away_renews_and_revokes() {
         metrics: None,
         accept_clock: false,
     };
-    // One that never was a Master of the platform has nothing to do.
+    // A Master that never belonged to the platform has nothing to do.
     let refused = elect(&config, false, |_| panic!("it waits")).await.err();
     assert!(refused.unwrap().is_away());
 
@@ -123,7 +123,7 @@ async fn a_master_that_starts_while_etcd_is_away_renews_and_revokes() {
         worked = tokio::time::timeout(LONG, working) => worked.unwrap(),
     }
     assert_eq!(waits, 1);
-    // After a restart it goes on from what it did.
+    // After a restart the Master goes on from its earlier acts.
     let ledger = Ledger::open(directory).unwrap();
     assert_eq!(ledger.acts().len(), 4);
 }

@@ -22,7 +22,7 @@ pub(crate) fn folder_in(directory: &Path, authority: &str) -> Folder {
     Folder::new(directory.join(LOGS).join(authority))
 }
 
-/// The CAs whose logs are in the state folder, `first` before the others: as many as a reader takes.
+/// The CAs whose logs are in the state folder, `first` before the others. There are at most as many as a reader takes.
 pub(crate) fn names_in(directory: &Path, first: &str) -> Vec<String> {
     let entries = std::fs::read_dir(directory.join(LOGS))
         .into_iter()
@@ -37,7 +37,7 @@ pub(crate) fn names_in(directory: &Path, first: &str) -> Vec<String> {
     others
 }
 
-/// The files that belong to a log's latest checkpoint alone, and that its CA makes anew with the next one.
+/// The files that belong to a log's latest checkpoint alone. The CA makes them anew with the next one.
 pub(crate) fn edge_of(folder: &Folder) -> Vec<LogFile> {
     let checkpoint = folder.read(LogFile::Checkpoint).ok();
     let size = checkpoint.and_then(|bytes| {

@@ -1,5 +1,5 @@
 //! The files of the issuance logs in a store that outlives the Master's machine. Entries are rows until their files are
-//! written. The files are rows, too: of a log whose CA is gone, the Masters that come after it publish what it published.
+//! written. The files are rows, too, so that later Masters can publish the log of a CA that is gone.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -93,7 +93,7 @@ pub(crate) async fn reconcile<F: Iterator<Item = LogFile>>(
         let folder = folder_in(directory, authority);
         match folder.read(file) {
             Ok(known) if known == contents => {}
-            // The store had it before any folder.
+            // The store had the file before any folder.
             _ if !is_place(file) => last.push((folder, file, contents.to_vec())),
             Ok(_) => {}
             Err(_) if written.is_ok() => written = folder.write(&[(file, contents.to_vec())]),
@@ -102,7 +102,7 @@ pub(crate) async fn reconcile<F: Iterator<Item = LogFile>>(
     })
     .await?;
     written?;
-    // A checkpoint comes after what it is about.
+    // A checkpoint comes after the files that it is about.
     last.sort_by_key(|(_, file, _)| *file == LogFile::Checkpoint);
     for (folder, file, contents) in last {
         folder.write(&[(file, contents)])?;
@@ -112,7 +112,7 @@ pub(crate) async fn reconcile<F: Iterator<Item = LogFile>>(
         for files in files.chunks(AT_ONCE) {
             let mut batch = Batch::new();
             for file in files {
-                // A file that is nowhere is told when the log is read.
+                // A file that is nowhere is reported when the log is read.
                 if let Ok(contents) = folder.read(*file) {
                     put(&mut batch, &authority, *file, &contents);
                 }

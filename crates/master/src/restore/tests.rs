@@ -9,7 +9,7 @@ use sealbus_store::{Fenced, WithCommits};
 
 use super::*;
 
-/// A row of the backup, and one that a CA which stands by has brought.
+/// A row of the backup, and a row from a CA that stands by.
 const ROW: &str = "group/0";
 const ACT: &str = "unstored/ca-2/1";
 

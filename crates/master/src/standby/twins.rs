@@ -1,8 +1,9 @@
 //! Twins: Masters with the name or the CA of this one. They run on a copy of its state directory, or this one on a copy of theirs.
 //!
-//! A Master looks for them twice, and changes nothing in the store before but its own row. First it writes nothing at all, and waits:
-//! the row of a Master that was killed stays until its lease ends. Masters that begin in the same moment do not see each other so.
-//! Each therefore looks once more, beside its own row, and the one whose row came later is refused.
+//! A Master looks for them twice. Before that it changes nothing in the store but its own row. At the first look it has written
+//! nothing at all. It waits, because the row of a killed Master stays until its lease ends. Masters that begin in the same moment
+//! do not see each other in this way. Each therefore looks once more after it has written its row, and the Master whose row came
+//! later is refused.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,17 +19,17 @@ use super::{InstanceFacts, facts_of};
 
 /// How often it looks whether another Master renews its row.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often the store is asked before it counts as away: each time by another member.
+/// How often the store is asked before it counts as away. Each time another member is asked.
 const READS: usize = 4;
-/// A Master that renews its row so often runs. The last renewal of one that was killed may come late.
+/// A Master that renews its row this often runs. The last renewal of a killed Master may come late.
 const RENEWALS: usize = 2;
-/// After so many looks, two minutes, the lease of one that was killed is over.
+/// After this many looks, two minutes, the lease of a killed Master has ended.
 const LOOKS: usize = 240;
 
 /// A Master with the name or the CA of this one.
 pub(crate) struct Twin {
     facts: InstanceFacts,
-    /// The thing that both have.
+    /// The name or the CA that both have.
     common: &'static str,
 }
 
@@ -44,7 +45,7 @@ impl Twin {
     }
 }
 
-/// This Master, as it is told from its twins.
+/// The features of this Master that tell it apart from others.
 pub(super) struct Itself<'m> {
     /// The name of its instance.
     name: &'m str,
@@ -53,7 +54,7 @@ pub(super) struct Itself<'m> {
 }
 
 impl<'m> Itself<'m> {
-    /// The Master of this name, whose CA has this certificate. It is empty if there is no CA yet.
+    /// The Master of this name, whose CA has this certificate. The certificate is empty if there is no CA yet.
     pub(super) fn new(name: &'m str, certificate: &[u8]) -> Self {
         Self {
             name,
@@ -72,8 +73,8 @@ impl<'m> Itself<'m> {
         Some(Twin { facts, common })
     }
 
-    /// The twin that came before this Master, whose row hangs on `lease`; nothing if its row is not there, or cannot be read. Of two
-    /// that begin in the same moment, one finds the other.
+    /// The twin that came before this Master, whose row hangs on `lease`; nothing if this Master's row is not there, or cannot be
+    /// read. Of two Masters that begin in the same moment, one finds the other.
     pub(super) fn earlier_twin(&self, rows: &[InstanceRow], lease: Lease) -> Option<Option<Twin>> {
         let own = rows.iter().find(|row| row.instance == self.name)?;
         if own.lease != lease {
@@ -94,14 +95,14 @@ struct Twins<'m> {
     itself: Itself<'m>,
     /// The last revisions of their rows, and how often these changed.
     seen: BTreeMap<String, (Revision, usize)>,
-    /// How often it looked.
+    /// How often this Master looked.
     looks: usize,
 }
 
 /// The outcome of a look for twins.
 enum TwinsFound {
     Nobody,
-    /// There is a row. Its Master may have been killed.
+    /// There is a row of a twin, which may have been killed.
     Row,
     /// A Master that runs.
     Runs(Box<Twin>),
@@ -127,7 +128,7 @@ impl<'m> Twins<'m> {
             let (last, renewals) = seen.or_insert((row.revision, 0));
             *renewals += usize::from(*last != row.revision);
             *last = row.revision;
-            // One that cannot write renews its lease all the same.
+            // A Master that cannot write renews its lease all the same.
             if *renewals >= RENEWALS || self.looks > LOOKS {
                 return TwinsFound::Runs(Box::new(twin));
             }
@@ -137,10 +138,10 @@ impl<'m> Twins<'m> {
     }
 }
 
-/// Returns once no twin is there. The row of one that was killed stays until its lease ends.
+/// Returns once no twin is there. The row of a killed twin stays until its lease ends.
 ///
 /// # Errors
-/// [`MasterError::Copied`] if one runs, or an error of the store.
+/// [`MasterError::Copied`] if a twin runs, or an error of the store.
 pub(crate) async fn await_none(store: &EtcdStore, directory: &Path) -> Result<(), MasterError> {
     let own = own_authority(directory)?;
     let certificate = own.map(|(_, certificate)| certificate).unwrap_or_default();
@@ -232,7 +233,7 @@ mod tests {
             assert_eq!((twin.facts.host.as_str(), twin.common), ("host-1", shared));
         }
         let mut twins = Twins::of(Itself::new("one", &own));
-        // Other Masters, also of a platform that begins, are none.
+        // Other Masters are no twins, even on a platform that begins.
         for revision in 7..10 {
             for certificate in [other.as_slice(), b"".as_slice()] {
                 let found = twins.note(&renewed("two", revision, certificate));
@@ -271,12 +272,12 @@ mod tests {
         let first = Some(Some(("host-1".to_owned(), "the name")));
         assert_eq!(refused(&rows, "one", 1, &own), Some(None));
         assert_eq!(refused(&rows, "one", 2, &own), first);
-        // Its own row must be there before that is known.
+        // The Master's own row must be there before the twins are known.
         assert_eq!(refused(&rows, "three", 3, &own), None);
         // A row that nobody can read is no twin's.
         rows[0].value = b"{}".to_vec();
         assert_eq!(refused(&rows, "one", 2, &own), None);
-        // Other Masters, also of a platform that begins, are none.
+        // Other Masters are no twins, even on a platform that begins.
         for (one, two) in [(own.as_slice(), other.as_slice()), (&[], &[])] {
             let rows = [row("one", 8, 1, one), row("two", 7, 2, two)];
             assert_eq!(refused(&rows, "one", 1, one), Some(None));

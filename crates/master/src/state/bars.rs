@@ -1,4 +1,4 @@
-//! The agents that get no certificate any more, because an operator revoked theirs. Each has a row, so that a revocation costs
+//! The agents that get no more certificates, because an operator revoked theirs. Each has a row, so that a revocation costs
 //! one row however many agents the process has. The rows go when the process is forgotten.
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,7 +21,7 @@ fn row(process: &str, agent: &str) -> String {
 }
 
 impl Bars {
-    /// Takes a row from the store, without the prefix.
+    /// Loads a row of the store, given without its prefix.
     pub(super) fn load(&mut self, row: &str) {
         if let Some((process, agent)) = row.split_once('/') {
             let agents = self.0.entry(process.to_owned()).or_default();
@@ -83,7 +83,7 @@ impl MasterState {
         }
     }
 
-    /// Bars an agent in all of its processes. The start that it waits for after it has ended does not come.
+    /// Bars an agent in all of its processes. An agent that has ended and waits for its next start is not started.
     pub fn bar_everywhere(&mut self, agent: &str) {
         for process in self.processes_of(agent) {
             self.bar(&process, Some(agent));
@@ -100,7 +100,7 @@ impl MasterState {
         }
     }
 
-    /// Whether an agent has no process, and gets one without another word of an operator.
+    /// Whether an agent has no process, and gets one without another command of an operator.
     pub fn waits_for_start(&self, agent: &str) -> bool {
         let name = self.agents.get(agent);
         let group = name.and_then(|name| self.groups.get(name));

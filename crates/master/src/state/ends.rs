@@ -42,7 +42,7 @@ impl MasterState {
             Exit::Lost => Reason::NodeLost,
             _ => Reason::Ended,
         };
-        // Nobody is left who may go on for an agent that an operator revoked.
+        // An operator revoked the agent, so no process may go on for it.
         if barred && group.moving.as_ref().is_some_and(|it| it.source_gone) {
             group.wanted = false;
         }
@@ -65,7 +65,7 @@ impl MasterState {
         self.start_again_or_rest(&name, &ended, exit, barred, now);
     }
 
-    /// Starts a group again whose only process ended, or lets it rest, as its policy says. One that is `barred` rests.
+    /// Starts a group again whose only process has ended, or lets it rest, as its policy says. A `barred` group rests.
     fn start_again_or_rest(
         &mut self,
         name: &str,
@@ -150,7 +150,7 @@ impl MasterState {
         }
         let stop_by = Some(now + grace.as_millis() as u64);
         let moving = group.moving.take();
-        // Agents at rest would take the order to stop for the end of their move.
+        // Agents at rest would mistake the order to stop for the end of their move.
         let rests = moving
             .as_ref()
             .is_some_and(|moving| moving.source.is_none());
@@ -253,7 +253,7 @@ impl MasterState {
     }
 }
 
-/// The end with a reason that is bounded and cannot steer a terminal: the node says it.
+/// The end, with its reason shortened and unable to steer a terminal, because the node wrote it.
 fn bounded(exit: &Exit) -> Exit {
     match exit {
         Exit::NotStarted { error } => Exit::NotStarted {

@@ -1,5 +1,5 @@
-//! The nodes, a moment before which none of them has been silent for too long, and whether any has changed since agents were
-//! last placed. So a heartbeat costs no look at all nodes, nor at all that wait for one.
+//! The nodes, with a moment before which none of them has been silent for too long, and with a note whether any has changed
+//! since agents were last placed. So a heartbeat costs no look at all nodes, nor at all groups that wait for one.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -12,23 +12,23 @@ use crate::registry::Node;
 #[derive(Debug, Default)]
 pub(super) struct HeardNodes {
     nodes: BTreeMap<String, Node>,
-    /// No deadline of a node is earlier. None: that is not known.
+    /// No deadline of a node is earlier than this. `None` if that is not known.
     due: Option<UnixMillis>,
-    /// How often they were changed.
+    /// How often the nodes were changed.
     changes: u64,
-    /// The changes that agents were placed after.
+    /// The number of changes when agents were last placed.
     placed_after: u64,
 }
 
 impl HeardNodes {
-    /// The nodes, to be changed. Deadlines may come earlier by that.
+    /// The nodes, to be changed. The change may make deadlines earlier.
     pub(super) fn change(&mut self) -> &mut BTreeMap<String, Node> {
         self.due = None;
         self.changes += 1;
         &mut self.nodes
     }
 
-    /// Notes a sign of life. Deadlines come no earlier by that.
+    /// Notes a sign of life. It makes no deadline earlier.
     pub(super) fn heard(&mut self, name: &str, now: UnixMillis) {
         if let Some(node) = self.nodes.get_mut(name)
             && !node.state.is_gone()

@@ -1,5 +1,6 @@
-//! Indexes over the groups, updated with every change of a group, so that no decision needs a look at all of them: the agents and
-//! groups on each node, the groups for which time alone does something, by the moment, and those that wait for a node.
+//! Indexes over the groups, updated with every change of a group, so that no decision needs a look at all of them. They hold the
+//! agents and groups on each node, the groups for which time alone does something, by the moment, and the groups that wait for a
+//! node.
 
 use std::collections::{BTreeSet, HashMap};
 

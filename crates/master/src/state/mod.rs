@@ -46,7 +46,7 @@ const GROUP_ROW: &str = "group/";
 pub struct Patience {
     /// A node that was silent for this long is dead.
     pub node: Duration,
-    /// The same where a broker carries the nodes' messages. A sender may first have to find out that one of its brokers
+    /// As `node`, if a broker carries the nodes' messages. A sender may first have to find out that one of its brokers
     /// died.
     pub node_by_broker: Duration,
     /// A Master that heard no node for this long is itself cut off. The nodes' silence beyond it does not count.
@@ -191,14 +191,15 @@ pub struct MasterState {
     was_restored: bool,
     /// The known processes of the nodes, in a state that was restored from a backup.
     restored: Option<Restored>,
-    /// The groups on each node, those that time concerns, and those that wait for a node.
+    /// Indexes over the groups: by node, by the next moment at which time does something, and those that wait for a
+    /// node.
     loads: Loads,
     /// The last notice to the AMS.
     white_pages: HashMap<String, AgentState>,
     directory: Directory,
     /// Groups with rows that must be written.
     unsaved: BTreeSet<String>,
-    /// Groups with agents of which something new is known that their nodes know too.
+    /// Groups with news of their agents that their nodes know, too.
     reported: BTreeSet<String>,
     rows: Rows,
     effects: Vec<Effect>,
@@ -337,7 +338,7 @@ impl MasterState {
         Some((name, found))
     }
 
-    /// The names of the groups for which time alone does something by `now`, if it `is` this.
+    /// The names of the groups for which time alone does something by `now`, if `is` holds for the group.
     fn due(&self, now: UnixMillis, is: impl Fn(&Group) -> bool) -> Vec<String> {
         let due = self.loads.due_by(now);
         let due = due.filter(|name| self.groups.get(*name).is_some_and(&is));

@@ -275,7 +275,7 @@ impl MasterState {
             && let Some(abandoned) = group.process.take()
             && let Ok(id) = (self.draw_name)()
         {
-            // The node of the source still has the agents, and nobody else does.
+            // Only the node of the source still has the agents.
             group.moving = Some(Move {
                 is_second_try: true,
                 ..moving
@@ -295,13 +295,13 @@ impl MasterState {
             self.abandon(process);
         }
         if let Some(ended) = ended {
-            // Its node tells the senders of what its agents have not read.
+            // The node tells the senders of messages that the agents have not read.
             self.thaw(&ended);
         }
         let Some(group) = self.groups.get_mut(name) else {
             return;
         };
-        // It was killed during the move, and ends where it was.
+        // The agent was killed during the move, and ends where it was.
         let is_killed = !group.wanted;
         match &mut group.process {
             Some(source) => {
@@ -357,7 +357,7 @@ impl MasterState {
             moving.source_gone = true;
             moving.source_exit = Some(exit.clone());
             let destination = moving.destination.clone();
-            // Until its node has answered it stays the group's process, but nobody reaches it.
+            // Until the node has answered, the process stays the group's, but nobody reaches it.
             if let Some(process) = &mut group.process {
                 process.address = None;
             }
@@ -391,7 +391,7 @@ impl MasterState {
                 self.save(name);
                 true
             }
-            // It was the source of an earlier move.
+            // The process was the source of an earlier move.
             _ if !is_present => false,
             Some(_) => {
                 let message = format!(
@@ -416,7 +416,7 @@ impl MasterState {
                     group: name.to_owned(),
                     result,
                 });
-                // If its node was handed the agents, it tells the senders of what they have not read.
+                // If the node was handed the agents, it tells the senders of messages that they have not read.
                 if let Some(ended) = ended {
                     self.thaw(&ended);
                 }

@@ -268,14 +268,14 @@ impl MasterState {
         self.changed(process, now);
     }
 
-    /// Notes that agents of a process use channels. Says whether the others have heard of it.
+    /// Notes that agents of a process use channels. Returns whether the others have learned of it.
     pub fn uses_channels(&mut self, process: &str, now: UnixMillis) -> ChannelListing {
         if let Some(found) = self.process_mut(process)
             && !std::mem::replace(&mut found.channels, true)
         {
             self.changed(process, now);
         }
-        // One that was given up is not waited for.
+        // Nobody waits for a process that was given up.
         let is_told = self.process(process).is_none_or(|(_, found)| {
             let (node, process) = (found.node.clone(), found.id.clone());
             self.directory.is_told(&EndedProcess { node, process })

@@ -13,11 +13,11 @@ use sealbus_control::{NodeDescription, UnixMillis};
 
 /// How long the Master listens at least, so that nodes that the backup does not know are heard too.
 const LEAST: Duration = Duration::from_secs(20);
-/// How long it listens at most.
+/// How long the Master listens at most.
 const MOST: Duration = Duration::from_secs(60);
 
-/// The contents of the row once the nodes were heard. The row stays: a node that the backup does not know may be away for
-/// longer.
+/// The contents of the row once the nodes were heard. The row stays, because a node that the backup does not know may be
+/// away for longer.
 const HEARD: &[u8] = b"heard";
 
 /// The facts known so far.
@@ -25,7 +25,7 @@ pub(super) struct Restored {
     since: UnixMillis,
     /// The processes that run on each node that was heard.
     running: BTreeMap<String, HashSet<String>>,
-    /// Processes that the backup does not know, by their nodes: no node says what runs on another one.
+    /// Processes that the backup does not know, by their nodes. No node can speak for the processes of another one.
     strangers: BTreeMap<String, BTreeMap<String, Stranger>>,
 }
 
@@ -34,7 +34,7 @@ struct Stranger {
     found: RunningProcess,
     /// Its agents that the CA had certified, and that are not denied.
     proven: Option<BTreeSet<String>>,
-    /// The same, as far as it is known, while its node has not shown all its certificates yet.
+    /// The proven agents so far, while its node has not shown all certificates yet.
     proving: Option<BTreeSet<String>>,
 }
 
@@ -113,7 +113,7 @@ impl MasterState {
         self.ask(node, NodeRequest::Certificates { process, after }, about);
     }
 
-    /// Has all certificates shown again, because more is denied now than when they were shown.
+    /// Has all certificates shown again, because more certificates are denied now than when they were shown.
     pub(crate) fn doubt_certificates(&mut self) {
         let Some(restored) = &mut self.restored else {
             return;
@@ -242,7 +242,7 @@ impl MasterState {
         self.place_waiting(now);
     }
 
-    /// Takes the processes for lost that were started on a node and are not there.
+    /// Counts processes as lost that were started on a node and are not there.
     pub(super) fn miss(&mut self, node: &str, is_there: impl Fn(&str) -> bool, now: UnixMillis) {
         for process in self.placed_on(node) {
             let started = self.process(&process).is_some_and(|(_, p)| p.pid.is_some());
@@ -252,8 +252,8 @@ impl MasterState {
         }
     }
 
-    /// Takes a running process for the one of its group. All its agents belong to one group that does not run
-    /// elsewhere, or it is one that came with a ticket.
+    /// Adopts a running process as that of its group. All its agents belong to one group that does not run elsewhere,
+    /// or the process came with a ticket.
     fn adopt_running(
         &mut self,
         node: &str,

@@ -7,9 +7,9 @@ use super::{GROUP_ROW, MasterState, NODE_ROW};
 
 /// A group with more agents than this is not written for each report of one of them.
 const MANY: usize = 16;
-/// The shortest interval at which it is written, in milliseconds.
+/// The shortest interval at which such a group is written, in milliseconds.
 const WHILE: UnixMillis = 1000;
-/// The interval is longer by a millisecond for so many agents of the group.
+/// For this many agents of the group, the interval grows by a millisecond.
 const AGENTS_A_MILLISECOND: usize = 10;
 
 impl MasterState {

@@ -19,7 +19,7 @@ pub(super) struct Witness {
     is_there: bool,
     /// When the broker was last known to work.
     worked: UnixMillis,
-    /// Until then nodes have time to find their way back to the broker.
+    /// Until when nodes have time to find their way back to the broker.
     grace: UnixMillis,
 }
 
@@ -135,7 +135,7 @@ impl MasterState {
             let stopping = group.process.iter_mut().chain(&mut group.leaving);
             let stopping = stopping.filter_map(|process| process.stop_by.as_mut());
             for at in group.start_at.iter_mut().chain(moving).chain(stopping) {
-                // This means "as soon as there is a node", or "never again", and stays.
+                // The greatest moment means "as soon as there is a node", or "never again", and stays.
                 if *at != UnixMillis::MAX {
                     *at = later(*at);
                 }

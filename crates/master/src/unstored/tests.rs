@@ -31,7 +31,7 @@ async fn acts_survive_a_restart_and_a_cut_and_come_into_the_store_in_their_order
         ledger.keep(act(number)).await.unwrap();
     }
     let whole = std::fs::read(&file).unwrap();
-    // The machine stopped in the midst of the last line, and the next act comes after it.
+    // The machine stopped in the middle of the last line, and the next act comes after it.
     std::fs::write(&file, &whole[..whole.len() - 20]).unwrap();
     drop(ledger);
     let ledger = Ledger::open(folder.path()).unwrap();
@@ -83,7 +83,7 @@ async fn joined_files_lose_no_act_although_two_cas_gave_the_same_number() {
         ledger.kept.lock().next = 7;
         ledger.keep(act(number)).await.unwrap();
         let text = std::fs::read(folder.path().join(FILE)).unwrap();
-        // One was appended twice.
+        // One file was appended twice.
         joined.extend([text.clone(), text].concat());
     }
     std::fs::write(folders[0].path().join(FILE), joined).unwrap();

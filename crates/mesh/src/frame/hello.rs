@@ -14,11 +14,11 @@ pub struct Hello<'a> {
     pub version: u16,
     /// The code of the security level.
     pub level: u8,
-    /// Acceptor: whether the session continues, rather than being a new one.
+    /// From the acceptor: whether the session continues. If not, it is new.
     pub resumed: bool,
-    /// A new one is made each time the process starts.
+    /// A number that is new each time the process starts.
     pub incarnation: RandomId,
-    /// Dialler: the session that it is in, or zeros. Acceptor: the session that holds from now on.
+    /// From the dialler: its present session, or zeros. From the acceptor: the session that holds from now on.
     pub session: RandomId,
     /// The last session with this peer that was given up, or zeros.
     pub given_up: RandomId,
@@ -28,7 +28,7 @@ pub struct Hello<'a> {
     /// earlier one. From the acceptor: the highest number that it knows, including its own attempts, which it gives up
     /// for this connection.
     pub connection: u64,
-    /// The largest message taken, in bytes.
+    /// The largest message that the process accepts, in bytes.
     pub largest_message: u32,
     /// The process's identity, as a URI.
     pub process: &'a str,

@@ -1,4 +1,4 @@
-//! Reading frames: the bytes of a peer, none of which is trusted before it is checked.
+//! Reading frames. The bytes come from a peer, and none is trusted before it is checked.
 
 use std::str;
 
@@ -16,16 +16,16 @@ use super::{
 pub struct Parsed<'a> {
     /// The frame.
     pub frame: Frame<'a>,
-    /// Low 32 bits of its number, if it is counted.
+    /// The low 32 bits of its number, if it is counted.
     pub sequence: u32,
-    /// Bytes it took.
+    /// The bytes that it took.
     pub length: usize,
 }
 
 /// Reads the frame at the beginning of `bytes`. `None`: more bytes are needed.
 ///
 /// # Errors
-/// [`FrameError`], as soon as it is certain.
+/// [`FrameError`] as soon as the fault is certain.
 pub fn parse(bytes: &[u8], longest_body: usize) -> Result<Option<Parsed<'_>>, FrameError> {
     let Ok((header, rest)) = Header::ref_from_prefix(bytes) else {
         return Ok(None);

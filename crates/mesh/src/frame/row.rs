@@ -1,5 +1,5 @@
-//! Messages of one sender to one target in one frame. Messages in a row mostly begin alike: with the act, the sender, the
-//! receiver. Those bytes travel once.
+//! Several messages of one sender to one target in one frame. Successive messages mostly begin alike: with the act, the
+//! sender and the receiver. Those bytes are sent once.
 //!
 //! ```text
 //! first message | (length u16 | rest of a message)* | length of the first message u16 | length of the beginning u16
@@ -14,8 +14,8 @@ use super::{LONGEST_ROW, MESSAGE_START, put_length};
 
 /// The bytes behind the messages of a row.
 const TRAILER: usize = 4;
-/// The most bytes that the beginnings of a row's messages have together. They travel once, and the reader copies them for
-/// each message. Rows of agents' messages stay below it by themselves: the longer the beginning, the fewer have room.
+/// The most bytes that the beginnings of a row's messages may have together. They are sent once, and the reader copies them
+/// for each message. Rows of agents' messages stay below it anyway: the longer the beginning, the fewer messages have room.
 const MOST_REPEATED: usize = 256 * LONGEST_ROW;
 
 /// The messages of a row, which begin with the same bytes.
@@ -27,8 +27,8 @@ pub struct RowMessages<'a> {
 }
 
 impl<'a> RowMessages<'a> {
-    /// Reads the messages, which are as many as the bytes have room for. `None`: the bytes are malformed, or stand for more
-    /// than a writer puts into a row.
+    /// Reads the messages that fill the bytes. `None`: the bytes are malformed, or stand for more than a writer puts
+    /// into a row.
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         if bytes.len() > LONGEST_ROW + TRAILER {
             return None;
@@ -57,19 +57,19 @@ impl<'a> RowMessages<'a> {
         put_length(out, self.beginning);
     }
 
-    /// The bytes that all messages begin with.
+    /// The bytes with which all messages begin.
     pub fn beginning(&self) -> &'a [u8] {
         &self.first[..self.beginning]
     }
 
-    /// Each message whole.
+    /// Each message as a whole.
     pub fn to_bytes(self) -> impl Iterator<Item = Bytes> + use<'a> {
         let beginning = self.beginning();
         self.rests()
             .map(move |rest| [beginning, rest].concat().into())
     }
 
-    /// The rest of each message, in their order.
+    /// The rest of each message, in order.
     pub fn rests(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut left = self.others;
         let others = std::iter::from_fn(move || {
@@ -87,7 +87,7 @@ fn split_rest(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked(usize::from(u16::from_le_bytes(*length)))
 }
 
-/// A message, or a row of them, that was written and that another message may join.
+/// A written message, or a row of them, that another message may join.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joinable {
     /// The place of the frame in its buffer.
@@ -103,7 +103,7 @@ pub(crate) struct Joinable {
 }
 
 impl Joinable {
-    /// Joins the message to the row if it begins as the row does: the last frame in `out`, at `start`, whose header is not
+    /// Joins the message to the row if both begin alike. The message is the last frame in `out`, and its header is not
     /// written yet. The caller then [completes](super::finish_row) the row's frame.
     pub(crate) fn join(&mut self, next: &Self, out: &mut Vec<u8>) -> bool {
         let payload = next.start + MESSAGE_START;
@@ -125,8 +125,8 @@ impl Joinable {
         is_alike
     }
 
-    /// Adds a message to the row, the last frame in `out`, by its `rest` behind the row's beginning. Returns the place of the
-    /// rest. `None`: nothing was added. The caller then [completes](super::finish_row) the row's frame.
+    /// Adds a message to the row, the last frame in `out`, given its `rest` behind the row's beginning. Returns the place of
+    /// the rest, or `None` if nothing was added. The caller then [completes](super::finish_row) the row's frame.
     #[inline]
     pub(crate) fn extend<'a>(
         &mut self,
@@ -140,7 +140,7 @@ impl Joinable {
             return None;
         }
         out.truncate(self.end(out.len()));
-        // It is shorter than LONGEST_ROW.
+        // The length is less than LONGEST_ROW.
         put_length(out, length);
         let start = out.len();
         rest.append_to(out);
@@ -154,7 +154,7 @@ impl Joinable {
             && self.beginning * (self.count + 1) <= MOST_REPEATED
     }
 
-    /// The end of the messages in the row, whose frame ends at `end`.
+    /// The end of the row's messages; the frame ends at `end`.
     fn end(&self, end: usize) -> usize {
         match self.is_row {
             true => end - TRAILER,
@@ -162,7 +162,7 @@ impl Joinable {
         }
     }
 
-    /// A message stands behind the others, at the end of `out`.
+    /// Counts a message that now stands behind the others, at the end of `out`.
     fn joined(&mut self, out: &mut Vec<u8>) {
         // Both are shorter than LONGEST_ROW.
         put_length(out, self.first);
@@ -248,13 +248,13 @@ mod tests {
         assert_eq!(session.next(), 2);
     }
 
-    /// A message, some of which begin alike.
+    /// A message. Some of the messages begin alike.
     fn message(number: usize) -> AclMessage {
         let content = match number / 100 % 4 {
             0 => Content::from("x".repeat(number % 7)),
             1 => Content::from(vec![0_u8; number % 7]),
             2 => Content::from(vec![0_u8; 300 + number % 7]),
-            // It must be encoded, because readers would take its quotes away.
+            // This content must be encoded, because a reader would remove its quotes.
             _ => Content::from("\"in quotes\""),
         };
         AclMessage::new(Performative::Inform)
@@ -313,7 +313,7 @@ mod tests {
         bitefficient::encode(&message, &mut whole).unwrap();
         let (beginning, rest) = whole.split_at(whole.len() - 5);
         let mut session = Session::default();
-        // The last one fills its chunk.
+        // The last message fills its chunk.
         while session.unwritten() < 64 * 1024 {
             append(&mut session, 1, 2, beginning, rest);
         }
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(after.len(), before.len() + 1);
     }
 
-    /// A row of a message of this length and of others that are the same.
+    /// A row of a message of this length and of others that are equal to it.
     fn same(length: usize, others: usize) -> Vec<u8> {
         let mut row = vec![7; length];
         row.resize(length + 2 * others, 0);

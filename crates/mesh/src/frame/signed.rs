@@ -1,14 +1,14 @@
-//! The messages that a signature is for.
+//! The messages that a signature covers.
 
 use sealbus_proof::AuthorEntry;
 use sealbus_seal::Serial;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// In place of a serial number: the process could not sign for the sender.
+/// Stands for a serial number if the process could not sign for the sender.
 const NO_CERTIFICATE: [u8; 16] = [0; 16];
 
-/// The messages of one sender that a signature is for.
+/// The messages of one sender that a signature covers.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -21,7 +21,7 @@ pub struct SignedMessages {
 }
 
 impl SignedMessages {
-    /// Messages of the sender with this handle, by their entry in the batch.
+    /// Messages of the sender with this handle, from their entry in the batch.
     pub fn new(sender: u32, entry: &AuthorEntry) -> Self {
         Self {
             sender: U32::new(sender),
@@ -31,7 +31,7 @@ impl SignedMessages {
         }
     }
 
-    /// Messages for which the process could not sign. They are refused.
+    /// Messages for which the process could not sign. The receiver refuses them.
     pub fn unsigned(sender: u32, count: u16) -> Self {
         Self {
             sender: U32::new(sender),
@@ -56,7 +56,7 @@ impl SignedMessages {
         self.first.get()
     }
 
-    /// How many messages.
+    /// The number of messages.
     pub fn count(&self) -> u16 {
         self.count.get()
     }

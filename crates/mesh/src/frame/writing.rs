@@ -1,4 +1,4 @@
-//! Writing frames: they are appended to a buffer. The header is written last, once the length of the body is known.
+//! Writing frames: they are appended to a buffer. The header is written last, when the length of the body is known.
 
 use sealbus_bus::text::LONGEST_EXPLANATION;
 use zerocopy::byteorder::little_endian::{U16, U32};
@@ -170,7 +170,7 @@ pub(crate) fn lengthen(out: &mut [u8], by: usize) {
     }
 }
 
-/// Bytes before the payload in a [`Frame::Message`].
+/// The number of bytes before the payload in a [`Frame::Message`].
 pub(crate) const MESSAGE_START: usize = HEADER_LENGTH + 8;
 
 fn begin(out: &mut Vec<u8>) -> usize {
@@ -196,7 +196,7 @@ fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// A length of 64 KiB at most.
+/// Appends a length of at most 64 KiB.
 pub(super) fn put_length(out: &mut Vec<u8>, length: usize) {
     out.extend_from_slice(&(length as u16).to_le_bytes());
 }

@@ -1,4 +1,4 @@
-//! Frames for the bus of this process. Their writers are checked here, and their contents by the bus.
+//! Frames for the bus of this process. Their writers are checked here; the bus checks their contents.
 
 use bytes::Bytes;
 use sealbus_bus::{
@@ -17,16 +17,16 @@ use crate::link::Link;
 use std::mem;
 use std::sync::Arc;
 
-/// Frames in a row.
+/// Successive frames for the bus.
 #[derive(Default)]
 pub(super) struct FrameRow {
     frames: Vec<ArrivedFrame>,
-    /// The senders and the targets that they came with.
+    /// The senders and the targets of the frames.
     handles: Vec<(u32, u32)>,
 }
 
 impl FrameRow {
-    /// The credit of the frames in the row, if they are for this target. The next frame gets it.
+    /// Takes the credit of the frames in the row, if they are for this target, for the next frame.
     fn take_credit(&mut self, target: u32) -> Option<FrameCredit> {
         let (_, last) = self.handles.last()?;
         let frame = self.frames.last_mut().filter(|_| *last == target)?;
@@ -35,7 +35,7 @@ impl FrameRow {
 }
 
 impl Inward {
-    /// Puts a frame into the row of frames that go to the bus together, or returns the reason why not.
+    /// Adds a frame to the row of frames that go to the bus together, or returns the reason why not.
     pub(super) fn deliver_frame(
         &mut self,
         link: &Arc<Link>,
@@ -71,7 +71,7 @@ impl Inward {
                 });
             }
             Err(refused) => {
-                // Its room is free again.
+                // This frees the frame's room again.
                 drop(window.credit(payload.len()));
                 self.note_frame(sender, &refused);
                 give_back(link, target, sender, Why::Refused(refused.reason), &payload);

@@ -9,21 +9,21 @@ use sealbus_bus::{ExplainedRefusal, FrameWriter};
 /// The writer of a frame with its proof, or why the frame is refused.
 pub(super) type WriterOrRefusal = Result<Arc<FrameWriter>, ExplainedRefusal>;
 
-/// A frame for the bus that waits: for its proof, or for a frame before it.
+/// A frame for the bus that waits for its proof, or for a frame before it.
 pub(super) struct HeldFrame {
     pub(super) sender: u32,
     pub(super) target: u32,
     pub(super) payload: Bytes,
-    /// Its writer, or why it is refused; `None` until its proof has come.
+    /// The writer, or why the frame is refused; `None` until its proof has come.
     pub(super) origin: Option<WriterOrRefusal>,
 }
 
-/// The frames for the bus that wait, in the order in which they came: the bus takes them in this order, whoever wrote
+/// The frames for the bus that wait, in the order in which they came. The bus takes them in this order, whoever wrote
 /// them.
 #[derive(Default)]
 pub(super) struct FrameLine {
     frames: VecDeque<HeldFrame>,
-    /// The number of the first.
+    /// The number of the first frame.
     first: u64,
 }
 
@@ -46,7 +46,7 @@ impl FrameLine {
         }
     }
 
-    /// The first frame, unless it still waits for its proof.
+    /// Takes out the first frame, unless it still waits for its proof.
     pub(super) fn next(&mut self) -> Option<HeldFrame> {
         self.frames.front()?.origin.as_ref()?;
         self.first += 1;

@@ -1,4 +1,4 @@
-//! The way of a message from its pieces through the checks into a mailbox, or back to its source.
+//! The way of a message, from its pieces through the checks into a mailbox, or back to its source.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,27 +22,27 @@ use crate::link::{Link, Unread};
 
 /// The most room for a long message that is reserved with its first piece.
 const ROOM_AT_ONCE: usize = 1 << 20;
-/// Messages put into a mailbox at a time, at most.
+/// The most messages that are put into a mailbox at a time.
 const ROW: usize = 128;
-/// The size of the blocks that short messages to one target share. A message that is kept keeps its whole block.
+/// The size of the blocks that short messages to one target share. A message keeps its whole block in memory.
 const SHARED_BLOCK: usize = 4 << 10;
-/// Messages of this length and above have their own room.
+/// Messages of at least this length have room of their own.
 const SHARED_LIMIT: usize = 512;
 
-/// Messages in a row to one target.
+/// Successive messages to one target.
 #[derive(Default)]
 pub(super) struct Row {
     target: u32,
     messages: Vec<ReceivedMessage>,
     senders: Vec<u32>,
-    /// The sender of the last message that was checked, if that message is the last of the row and is not sealed.
+    /// The sender of the last checked message, if that message is the last in the row and not sealed.
     judged: Option<u32>,
-    /// Room for the payloads of short messages, so that they share allocations.
+    /// Room that the payloads of short messages share, to save allocations.
     shared: BytesMut,
 }
 
 impl Row {
-    /// Adds a message that passed all checks and is not sealed.
+    /// Adds an unsealed message that has passed all checks.
     fn accept(&mut self, message: EncodedMessage<Bytes>, provenance: Provenance, sender: u32) {
         self.messages
             .push(ReceivedMessage::encoded(message, provenance));
@@ -57,7 +57,7 @@ impl Row {
             return [beginning, rest].concat().into();
         }
         if is_first || self.shared.capacity() < length {
-            // The first message of a row has its own room, so that an agent that gets few messages keeps little.
+            // The first message of a row has room of its own, so that an agent that gets few messages keeps little.
             let room = if is_first { length } else { SHARED_BLOCK };
             self.shared = BytesMut::with_capacity(room);
         }
@@ -91,7 +91,7 @@ impl Inward {
         Ok(())
     }
 
-    /// A message has arrived whole. If its sender signs, it waits for its proof.
+    /// Takes a message that has arrived completely. If its sender signs, it waits for its proof.
     pub(super) fn arrived(
         &mut self,
         link: &Arc<Link>,
@@ -115,7 +115,7 @@ impl Inward {
         }
     }
 
-    /// Puts the messages of the row into their mailbox, and hands frames in the row to the bus.
+    /// Puts the messages of the row into their mailbox, and hands the frames of the row to the bus.
     pub(super) fn end_row(&mut self, link: &Arc<Link>) {
         self.end_frames(link);
         self.row.judged = None;
@@ -170,7 +170,7 @@ impl Inward {
             ));
         }
         slot.allow(total)?;
-        // Beyond a little, room is reserved as the pieces come, not on the word of the peer.
+        // More than a little room is reserved only as the pieces come, and not because the peer announces them.
         let mut bytes = Vec::with_capacity(total.min(ROOM_AT_ONCE));
         bytes.extend_from_slice(piece);
         slot.partial = Some(Partial {
@@ -201,8 +201,8 @@ impl Inward {
         Ok(partial.take())
     }
 
-    /// The checks, then the mailbox. `same`: the bytes of `payload`, which goes with the check. `proved`: the author's
-    /// evidence, or why its proof was refused.
+    /// Checks a message and puts it into the mailbox. `same`: the bytes of `payload`, which the check consumes.
+    /// `proved`: the author's evidence, or why its proof was refused.
     pub(super) fn deliver(
         &mut self,
         link: &Arc<Link>,
@@ -234,9 +234,9 @@ impl Inward {
         let judged = self.row.judged.take();
         let (message, likeness) = match self.checker.check(payload) {
             Ok(checked) if checked.0.length() == checked.0.bytes().len() => checked,
-            // Not even the sender can be read.
+            // Not even the sender is readable.
             unsound => {
-                // The next message may be alike to this one, whose sender nobody checked.
+                // The next message may be like this one, whose sender nobody checked.
                 self.last_sender = None;
                 let name = sender.map_or("an agent that was not bound", |sender| &sender.name);
                 let why = match unsound {
@@ -254,7 +254,7 @@ impl Inward {
                 return;
             }
         };
-        // Only its content may differ from that of the message before it, which passed all checks.
+        // The message may differ only in content from the one before, which passed all checks.
         if likeness == Likeness::AllButContent
             && judged == Some(sender_handle)
             && let (Some(last), Ok(None)) = (self.row.messages.last(), &proved)
@@ -269,7 +269,7 @@ impl Inward {
             (None, _) => Err(never_bound()),
             (_, Err(refused)) => Err(refused),
             (Some(sender), Ok(evidence)) => {
-                // This message has the same proved name as the one before.
+                // The message has the same proved name as the one before.
                 let known = last_sender
                     .filter(|last| likeness >= Likeness::Sender && Arc::ptr_eq(last, &sender.name));
                 let permit = target.permits.of(&sender.name);
@@ -286,7 +286,7 @@ impl Inward {
         let refused = match judged {
             Err(refused) => refused,
             Ok(provenance) => match self.bus.open(&view, &target.name) {
-                // The way of nearly all messages: nothing is moved that need not be.
+                // Nearly all messages come here, so nothing is moved without need.
                 Ok(None) => {
                     self.row.accept(message, provenance, sender_handle);
                     return;
@@ -342,10 +342,10 @@ impl Inward {
         );
     }
 
-    /// Gives a message back whose row is not known here, and with it all that come behind it to the same target, as if that
-    /// moved. So they come again in their order, with the row's secret.
+    /// Gives back a message whose row is not known here, and all later ones to the same target, as if the target were
+    /// moving. They come again in order, with the row's secret.
     fn ask_again(&mut self, link: &Arc<Link>, sender: u32, target: u32, payload: &[u8]) {
-        // The messages before it stay.
+        // The messages before it stay here.
         self.end_row(link);
         if let Some(Some(slot)) = self.targets.get_mut(target as usize) {
             if slot.open.is_some() {
@@ -355,11 +355,11 @@ impl Inward {
         }
     }
 
-    /// Sends back messages that agents of this process have left unread for good.
+    /// Sends back messages that agents of this process will never read.
     pub(super) fn give_back_unread(&self, link: &Arc<Link>) {
         let unread = std::mem::take(&mut *link.unread.lock());
         let epoch = link.outward.lock().epoch;
-        // After a lost session the peer has already told the senders.
+        // If the session was lost, the peer has already told the senders.
         for unread in unread.into_iter().filter(|unread| unread.epoch == epoch) {
             let handles: HashMap<&str, u32> = (0..)
                 .zip(&self.senders)
@@ -375,7 +375,7 @@ impl Inward {
                         let verified = message.provenance().certified();
                         verified.and_then(|it| it.identity().agent_name())
                     }
-                    // The gateway relayed it.
+                    // The gateway relayed the message.
                     Provenance::Foreign(_) => Some(format!("{GATEWAY}@{}", self.peer.platform())),
                     _ => message.message().sender().map(|it| it.name().to_owned()),
                 };
@@ -399,7 +399,7 @@ impl Inward {
     }
 }
 
-/// The known facts about the writer of a message, or the reason for its refusal; and the writer's name if the message
+/// The known facts about the writer of a message, or the reason for its refusal; and the writer's name, if the message
 /// bears it. `known`: this name, if the message is known to bear it.
 fn judge(
     bus: &Bus,
@@ -414,14 +414,14 @@ fn judge(
         Some(known) => (sender.provenance.clone(), Some(known)),
         None => match check_sender(&sender.name, message) {
             Ok(()) => (sender.provenance.clone(), Some(sender.name.clone())),
-            // The gateway may write in the names of agents of other platforms.
+            // The gateway may write in the name of agents of other platforms.
             Err(refused) => {
                 let spoken_for = bus.spoken_for(&sender.name, message);
                 (spoken_for.ok_or(refused)?, None)
             }
         },
     };
-    // The platform's own notices ask nobody.
+    // The platform's own notices need no permission.
     if !provenance.is_of_platform() {
         bus.permits_message(permit, &sender.name, receiver, message)?;
     }

@@ -12,24 +12,24 @@ use crate::frame::Frame;
 use crate::link::Link;
 use crate::outward::Believed;
 
-/// Most handles of one agent, each of which keeps its certificates. One that left and came back has another handle until its
-/// last messages have gone.
+/// The most handles of one agent, each of which keeps its certificates. An agent that left and came back has another
+/// handle until its last messages have gone.
 const HANDLES_OF_ONE: u32 = 1024;
 
-/// The target of a peer's handle.
+/// The agent behind a sender's handle of the peer.
 pub(super) struct Sender {
     pub(super) name: Arc<str>,
     pub(super) provenance: Provenance,
-    /// The same, for its frames.
+    /// The agent as the writer of frames.
     pub(super) writer: Arc<FrameWriter>,
-    /// The reason why nothing is taken from it.
+    /// The reason why nothing is accepted from it.
     pub(super) refused: Option<RefusalReason>,
-    /// Its messages that wait for their proof; `None` at levels that prove nobody.
+    /// Its messages that wait for their proof; `None` at levels without proofs.
     pub(super) unproved: Option<Box<Unproved>>,
 }
 
 impl Sender {
-    /// A sender of this process from which messages are taken.
+    /// A sender whose messages are accepted.
     fn new(
         process: &Arc<Identity>,
         name: Arc<str>,
@@ -46,12 +46,12 @@ impl Sender {
         }
     }
 
-    /// Whether messages of it wait for their proof.
+    /// Whether messages of the sender wait for their proof.
     pub(super) fn has_unproved(&self) -> bool {
         self.unproved.as_ref().is_some_and(|it| !it.is_empty())
     }
 
-    /// Whether anything is taken from it.
+    /// Checks that messages of the sender are accepted.
     pub(super) fn check(&self) -> Result<(), ExplainedRefusal> {
         match self.refused {
             None => Ok(()),
@@ -114,7 +114,7 @@ impl Inward {
                 author,
             }) => {
                 let name: Arc<str> = verified.identity().agent_name().unwrap_or_default().into();
-                // The other direction of a handle's life: it belongs to one agent until it is unbound.
+                // A handle belongs to one agent until it is unbound.
                 if slot
                     .as_ref()
                     .is_some_and(|sender| sender.name != name && !sender.name.is_empty())
@@ -176,7 +176,7 @@ impl Inward {
         Ok(())
     }
 
-    /// The handle of a sender is free.
+    /// Notes that the handle of a sender is free.
     pub(super) fn unbound(&mut self, sender: Option<Sender>) {
         if let Some(Sender {
             name,
@@ -193,7 +193,7 @@ impl Inward {
         }
     }
 
-    /// Checks all certificates again: the deny list has changed, or time has passed.
+    /// Checks all certificates again, because the deny list has changed or time has passed.
     pub(crate) fn check(&mut self, link: &Arc<Link>, now: Timestamp) {
         self.next_expiry = None;
         let Some(trust) = self.trust.clone() else {
@@ -210,7 +210,7 @@ impl Inward {
             match trust.check(verified, now) {
                 Ok(()) => {
                     let expiry = verified.not_after();
-                    // Within the tolerance for clocks, the certificate is checked once a second.
+                    // Within the clock tolerance, the certificate is checked once a second.
                     let expiry = expiry.max(now);
                     self.next_expiry =
                         Some(self.next_expiry.map_or(expiry, |next| next.min(expiry)));

@@ -1,4 +1,4 @@
-//! The certificates that the senders of a link have shown, with their delegations.
+//! The certificates that the senders of a link have shown, and their delegations.
 
 use std::collections::VecDeque;
 
@@ -8,32 +8,32 @@ use sealbus_seal::{
     CertificateChain, Fingerprint, Serial, Timestamp, Trust, VerifiedIdentity, VerifyError,
 };
 
-/// Certificates of one sender that are known at a time. A signature may have been made under an earlier one than the
-/// sender shows: it was on its way, or is sent again on another connection.
+/// The most certificates of one sender that are known at a time. A signature may belong to an earlier certificate than
+/// the one shown last: it was under way, or is sent again on another connection.
 const CERTIFICATES: usize = 8;
-/// Why messages of a sender are refused.
+/// Why messages of a sender without a certificate are refused.
 pub(super) const NO_CERTIFICATE: &str = "its author has shown no such certificate";
 
 /// A certificate that a sender has shown.
 struct Shown {
     serial: Serial,
     fingerprint: Fingerprint,
-    /// Its owner and the chain, if they were believed.
+    /// The owner and the chain, if they were believed.
     believed: Option<(VerifiedIdentity, CertificateChain)>,
-    /// The author, once the whole chain was checked, not only the leaf: others may get it.
+    /// The author, which others may get once the whole chain was checked, and not only the leaf.
     author: Option<Author>,
-    /// A delegation to a batch key, found true.
+    /// A valid delegation to a batch key.
     delegation: Option<BatchKeyDelegation>,
 }
 
-/// The facts about one sender for checking signatures.
+/// The facts about one sender that checking its signatures needs.
 #[derive(Default)]
 pub(super) struct Unproved {
-    /// Its messages that wait.
+    /// The number of its messages that wait.
     pub(super) waiting: usize,
     /// Whether its handle counts among those of its agent.
     pub(super) is_counted: bool,
-    /// The latest first.
+    /// The certificates that it has shown, latest first.
     shown: VecDeque<Shown>,
 }
 
@@ -42,7 +42,7 @@ impl Unproved {
         self.waiting == 0
     }
 
-    /// The sender has shown a certificate. The `author`, if all of its chain was checked.
+    /// Notes a certificate that the sender has shown. `author`: set if the whole chain was checked.
     pub(super) fn add(
         &mut self,
         verified: VerifiedIdentity,
@@ -58,8 +58,8 @@ impl Unproved {
         });
     }
 
-    /// The sender has shown a certificate that is not believed. A batch may have its messages beside those of others. If the
-    /// certificate was believed before, it goes on to count for what is signed under it.
+    /// Notes a certificate that the sender has shown and that is not believed. A batch may hold messages under it
+    /// beside those of others. If it was believed before, it still counts for messages signed under it.
     pub(super) fn add_refused(&mut self, chain: &CertificateChain) {
         if let Ok(certificate) = chain.certificate() {
             self.show(Shown {
@@ -77,7 +77,7 @@ impl Unproved {
         if let Some(before) = self.shown.iter().position(is_it)
             && let Some(before) = self.shown.remove(before)
         {
-            // Each batch asks anew whether the certificate was revoked.
+            // Each batch checks again whether the certificate was revoked.
             shown.believed = shown.believed.or(before.believed);
             shown.author = shown.author.or(before.author);
             shown.delegation = before.delegation;
@@ -86,13 +86,13 @@ impl Unproved {
         self.shown.push_front(shown);
     }
 
-    /// SHA-256 of the certificate with this serial number, if the sender has shown it, believed or not.
+    /// The SHA-256 of the certificate with this serial number, if the sender has shown it, believed or not.
     pub(super) fn certificate(&self, serial: Serial) -> Option<Fingerprint> {
         let shown = self.shown.iter().find(|shown| shown.serial == serial)?;
         Some(shown.fingerprint)
     }
 
-    /// The sender delegated to the key of its process, with the certificate that has this serial number.
+    /// Notes that the sender has delegated to the key of its process, with the certificate of this serial number.
     pub(super) fn delegated(
         &mut self,
         serial: Serial,
@@ -100,7 +100,7 @@ impl Unproved {
         verifier: &mut Verifier,
     ) -> Result<(), NotProved> {
         let shown = self.shown.iter_mut().find(|shown| shown.serial == serial);
-        // A delegation under a refused certificate needs no look.
+        // A delegation under a refused certificate is not checked.
         if let Some(shown) = shown
             && let Some((verified, _)) = &shown.believed
             && shown.delegation.as_ref() != Some(&delegation)
@@ -111,8 +111,7 @@ impl Unproved {
         Ok(())
     }
 
-    /// The author that a certificate belongs to, and its delegation. The certificate may have ended since, but was not
-    /// revoked.
+    /// The author behind a certificate, and its delegation. The certificate may have ended since, but was not revoked.
     pub(super) fn author(
         &mut self,
         serial: Serial,

@@ -1,5 +1,5 @@
-//! Level `signed`, of the platform or of one message: messages wait for the signature for them, which comes behind them.
-//! Frames for the bus that bring a message wait, too, and with them the frames behind them.
+//! Level `signed`, of the platform or of one message: messages wait for their signature, which comes behind them. Bus
+//! frames that contain a message wait, too, and so do the frames behind them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::statement::statement_of;
 pub(super) struct AwaitingSignature {
     sender: u32,
     target: u32,
-    /// The statement that its sender must have made.
+    /// The statement that its sender must have signed.
     statement: Hash,
     what: MessageOrFrame,
 }
@@ -42,13 +42,13 @@ struct BatchPart {
     serial: Option<Serial>,
     first: u64,
     count: u16,
-    /// The place of its first statement among those of all senders.
+    /// The index of its first statement among those of all senders.
     start: usize,
-    /// The messages that were found.
+    /// The number of its messages that were found.
     found: u16,
 }
 
-/// The statements of a batch, those of each sender together, and for each message its part and its place there.
+/// The statements of a batch, grouped by sender; and for each message its part, and its place in that part.
 struct Sorted {
     parts: Vec<BatchPart>,
     statements: Vec<Hash>,
@@ -56,7 +56,7 @@ struct Sorted {
 }
 
 impl Sorted {
-    /// Finds the messages of a batch among those that wait: they are the first ones.
+    /// Finds the messages of a batch. They are the first of those that wait.
     fn new(
         authors: &[SignedMessages],
         waiting: &VecDeque<AwaitingSignature>,
@@ -106,7 +106,7 @@ impl Sorted {
     }
 }
 
-/// The outcome for a batch: for each of its parts the place among its believed authors, or why its messages are refused.
+/// The verdict on a batch: for each part, its index among the believed authors, or why its messages are refused.
 struct Judged {
     parts: Vec<Result<usize, ExplainedRefusal>>,
     batch: Option<Arc<ProvedBatch>>,
@@ -114,7 +114,7 @@ struct Judged {
 }
 
 impl Judged {
-    /// The evidence of the message at this place of the batch.
+    /// The evidence for the message at this place of the batch.
     fn evidence(&self, place: usize) -> Result<Option<Evidence>, ExplainedRefusal> {
         let Some((part, place)) = self.places.get(place) else {
             return Ok(None);
@@ -133,8 +133,8 @@ impl Judged {
 }
 
 impl Inward {
-    /// Lets a message wait for a signature if one follows, and a frame also for the frames before it. Returns it if it
-    /// need not wait: none follows, or it is a frame that brings no message.
+    /// Keeps a message until its signature comes, and a bus frame also until the frames before it are done. Returns it
+    /// if it need not wait: no signature follows, or it is a frame without a message.
     pub(super) fn hold(
         &mut self,
         sender: u32,
@@ -147,7 +147,7 @@ impl Inward {
         };
         let is_of_agent = sender != PROCESS_SENDER && self.level.authenticates();
         let must_wait = is_of_agent && (is_signed || self.level >= SecurityLevel::Signed);
-        // The allowances of the targets bound the waiting messages.
+        // The credit of the targets limits the waiting messages.
         if *slot.name != *PROCESS_TARGET {
             if !must_wait {
                 return Some(payload);
@@ -158,7 +158,7 @@ impl Inward {
             return None;
         }
         let statement = match must_wait {
-            // A frame of which nothing is known here is proved by nothing.
+            // A signed frame of unknown contents can never be proved.
             true if is_signed => {
                 let statement = self.bus.frame_statement(&payload);
                 Some(statement.unwrap_or_default())
@@ -203,7 +203,7 @@ impl Inward {
         sender.as_mut()?.unproved.as_deref_mut()
     }
 
-    /// A sender delegated to the key of its process.
+    /// A sender has delegated to the key of its process.
     pub(super) fn delegated(
         &mut self,
         handle: u32,
@@ -231,7 +231,7 @@ impl Inward {
         }
     }
 
-    /// The signature for the first messages that wait: they go on, or are refused.
+    /// A signature for the first waiting messages has come. They are delivered or refused.
     pub(super) fn signed(
         &mut self,
         link: &Arc<Link>,
@@ -252,7 +252,7 @@ impl Inward {
                 break;
             };
             if let Some(unproved) = self.unproved_of(sender) {
-                // A message that came before its sender was bound did not count.
+                // A message that came before its sender was bound was not counted.
                 unproved.waiting = unproved.waiting.saturating_sub(1);
             }
             let proved = judged.evidence(place);
@@ -287,7 +287,7 @@ impl Inward {
         Ok(())
     }
 
-    /// Checks the signature for the first messages that wait.
+    /// Checks the signature for the first waiting messages.
     fn judge_batch(
         &mut self,
         time: u64,
@@ -354,12 +354,12 @@ impl Inward {
         let batch = SignedBatch::received(verifier.level(), key, time, signature, leaves);
         let checked = match is_whole {
             true => verifier.signed(&batch, present),
-            // Nobody can tell what was signed.
+            // Without all certificates, nobody can tell what was signed.
             false => Err(NotProved::WrongSignature),
         };
         match checked {
             Ok(()) => judged.batch = Some(ProvedBatch::new(batch, statements, authors)),
-            // A process signs for its own agents, so an honest one never comes that far.
+            // A process signs only for its own agents, so an honest one never gets here.
             Err(error @ NotProved::TooManyWrong) => return Err(Broken::NotProved(error)),
             Err(error) => {
                 for part in judged.parts.iter_mut().filter(|part| part.is_ok()) {
@@ -371,7 +371,7 @@ impl Inward {
     }
 }
 
-/// The author that a sender is, if anything is taken from it.
+/// The author behind a sender, if anything is accepted from it.
 fn judge(
     sender: Option<&mut Sender>,
     serial: Serial,

@@ -1,4 +1,4 @@
-//! The agents of this process that the peer sends to, and the bus as one of them: opening, credit, closing.
+//! The agents of this process that the peer sends to, and the bus as one of them: opening, credit and closing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,22 +13,23 @@ use crate::frame::{Frame, PROCESS_TARGET, Why};
 use crate::link::{Link, Unread};
 use crate::statement::target_name;
 
-/// The number of bytes of frames that one process may send before this process's bus has taken them. This holds several
-/// of the largest usual events, so that the connection stays full.
+/// The bytes of frames that one process may send before this process's bus has taken them. This is several of the
+/// largest usual events, so that the connection stays full.
 const FRAME_WINDOW: u64 = 4 << 20;
 
 /// An agent of this process, or its bus, that the peer sends to.
 pub(super) struct Target {
-    /// Which of the session's targets it is, from 1: it distinguishes it from a former target with the same handle.
+    /// The number of the target among those of the session, from 1. It distinguishes it from a former target with the
+    /// same handle.
     pub(super) number: u32,
     pub(super) name: Arc<str>,
-    /// `None`: the agent is not here, or no longer.
+    /// `None` if the agent is not here, or no longer.
     pub(super) open: Option<OpenTarget>,
     pub(super) why_not: Why,
     allowance: GivenCredit,
     pub(super) partial: Option<Partial>,
     pub(super) permits: LastPermit,
-    /// Messages to it that wait for their proofs.
+    /// The number of messages to it that wait for their proofs.
     pub(super) unproved: u32,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Partial {
 }
 
 impl Target {
-    /// Counts a message against the allowance. The allowance's limit may have been raised since.
+    /// Counts a message against the credit, whose limit may have risen meanwhile.
     pub(super) fn allow(&mut self, length: usize) -> Result<(), Broken> {
         if let Some(open) = &self.open {
             self.allowance
@@ -71,7 +72,7 @@ impl Target {
     }
 }
 
-/// The decision on the agent that wrote to a target last.
+/// The decision about the agent that wrote to a target last.
 #[derive(Default)]
 pub(super) struct LastPermit {
     sender: Option<Arc<str>>,
@@ -79,7 +80,7 @@ pub(super) struct LastPermit {
 }
 
 impl LastPermit {
-    /// The decision on this sender. Empty if another sender wrote last.
+    /// The decision about this sender. Empty if another sender wrote last.
     pub(super) fn of(&mut self, sender: &Arc<str>) -> &mut Permit {
         let is_known = self
             .sender
@@ -109,19 +110,19 @@ pub(super) enum Whom {
 
 impl Drop for OpenTarget {
     fn drop(&mut self) {
-        // This comes before the peer hears that the target is closed, and thus before its handle is used again.
+        // This comes before the peer learns that the target is closed, and thus before it uses the handle again.
         self.credit.is_over.store(true, Ordering::Release);
     }
 }
 
-/// Tells the peer when its target's mailbox has room again.
+/// Tells the peer when a target's mailbox has room again.
 struct TargetCredit {
     link: Weak<Link>,
     target: u32,
     number: u32,
     epoch: u64,
     limit: AtomicU64,
-    /// The handle may stand for another target by now.
+    /// Whether the handle may already stand for another target.
     is_over: AtomicBool,
 }
 
@@ -170,7 +171,7 @@ impl Inward {
             return Err(Broken::Rule("a target's handle is used twice"));
         }
         let name = target_name(name);
-        // The handles are limited, but they may be used again for ever.
+        // The number of handles is limited, but they may be reused for ever.
         self.opened = self.opened.saturating_add(1);
         let number = self.opened;
         let mut target = Target {
@@ -233,9 +234,9 @@ impl Inward {
         Ok(())
     }
 
-    /// Agents of this process have left. Tells the peer's senders.
+    /// Tells the peer's senders that agents of this process have left.
     pub(crate) fn agents_left(&mut self, link: &Arc<Link>) {
-        // Messages go back first, because the peer may close a target once it hears that the target is gone.
+        // Messages go back first, because the peer may close a target as soon as it learns that the target is gone.
         self.give_back_unread(link);
         for (handle, target) in (0..).zip(&mut self.targets) {
             let Some(target) = target else { continue };

@@ -1,5 +1,5 @@
-//! The agents of this process on the link: those that send and those that the peer sends to, their handles, and their
-//! proofs on each connection.
+//! The agents of this process on the link: the senders, and the targets of the peer; their handles, and their proofs on
+//! each connection.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl Outward {
         Ok(handle)
     }
 
-    /// The same for an agent that sends to this target. It is mostly the agent that sent there before.
+    /// As [`bind`](Self::bind), for an agent that sends to this target. Mostly it is the agent that sent there before.
     pub(super) fn bind_for(
         &mut self,
         target: u32,
@@ -81,7 +81,7 @@ impl Outward {
         }
     }
 
-    /// Ensures that the agent of `handle` is bound on the present connection with the credential that it has now.
+    /// Ensures that the agent of `handle` is bound on the present connection with its present credential.
     pub(super) fn prove_now(&mut self, handle: u32) -> Result<(), Rejected> {
         let Some(Some(bound)) = self.bound.get_mut(handle as usize) else {
             return Ok(());
@@ -108,8 +108,7 @@ impl Outward {
         })
     }
 
-    /// Binds the agent of `handle` with a credential, unless this is the one that was bound last on the present
-    /// connection.
+    /// Binds the agent of `handle` with a credential, unless it was bound last with this one on the present connection.
     pub(super) fn bind_with(
         &mut self,
         handle: u32,
@@ -133,7 +132,7 @@ impl Outward {
         Ok(())
     }
 
-    /// An agent shows a new credential, as a sender and as a receiver.
+    /// Shows the new credential of an agent, which may be a sender and a receiver.
     pub(crate) fn renew(&mut self, agent: &LocalAgent) {
         if let Some(handle) = self.handles.get(&agent.number()).copied() {
             let _ = self.prove_now(handle);
@@ -143,17 +142,17 @@ impl Outward {
         }
     }
 
-    /// An agent of this process has left.
+    /// Notes that an agent of this process has left.
     pub(crate) fn unbind(&mut self, agent: &LocalAgent) {
         self.unbind_number(agent.number());
     }
 
-    /// Whether agents are to be unbound in the task's next turn.
+    /// Whether agents must be unbound in the task's next turn.
     pub(crate) fn has_departing(&self) -> bool {
         !self.departing.is_empty()
     }
 
-    /// Unbinds agents that had left when they were bound. Nothing else takes back their handles.
+    /// Unbinds agents that had already left when they were bound. Nothing else frees their handles.
     pub(super) fn unbind_departing(&mut self) {
         for number in std::mem::take(&mut self.departing) {
             self.unbind_number(number);
@@ -170,7 +169,7 @@ impl Outward {
         }
     }
 
-    /// Reports that an agent sends no more, once the messages that it sent before it left have gone.
+    /// Reports that an agent sends nothing more, once the messages that it sent before it left are gone.
     fn unbind_if_done(&mut self, handle: u32) {
         if let Some(Some(bound)) = self.bound.get(handle as usize)
             && bound.is_leaving
@@ -178,19 +177,19 @@ impl Outward {
         {
             self.sign(handle);
             self.session.append(&Frame::Unbind { handle });
-            // Once that is acknowledged the handle is free.
+            // When that frame is acknowledged, the handle is free.
             self.leaving.push_back((self.session.next(), handle));
         }
     }
 
-    /// A message of the agent waits in a target's queue.
+    /// Notes that a message of the agent waits in a target's queue.
     pub(super) fn note_queued(&mut self, sender: u32) {
         if let Some(Some(bound)) = self.bound.get_mut(sender as usize) {
             bound.queued += 1;
         }
     }
 
-    /// A message of the agent waits no more.
+    /// Notes that a message of the agent no longer waits.
     pub(super) fn note_unqueued(&mut self, sender: u32) {
         if let Some(Some(bound)) = self.bound.get_mut(sender as usize) {
             bound.queued -= 1;
@@ -207,7 +206,7 @@ impl Outward {
         Some(self.agent_of(sender)?.name().clone())
     }
 
-    /// An agent of this process, or with `None` its bus, is the peer's target. Proves the target and lets messages
+    /// Accepts an agent of this process, or its bus (`None`), as the peer's target. Proves the target and lets messages
     /// come.
     pub(crate) fn accept_target(
         &mut self,
@@ -238,7 +237,7 @@ impl Outward {
         }
     }
 
-    /// The agent that was this target has left.
+    /// The agent behind this target has left.
     pub(crate) fn hosted_left(&mut self, target: u32) {
         self.forget_hosted(target);
         self.departed.insert(target);

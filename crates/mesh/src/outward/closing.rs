@@ -22,9 +22,9 @@ impl Outward {
         }
     }
 
-    /// The target is not there, or not for long.
+    /// Begins to close a target that is not there, or not for long.
     pub(crate) fn start_closing(&mut self, handle: u32, denied: bool) {
-        // Nothing that was sent to a target waits for its proof when the target closes.
+        // When a target closes, no message to it may wait for its proof.
         self.sign_all();
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
             return;
@@ -39,12 +39,12 @@ impl Outward {
         }
     }
 
-    /// Whether the peer gave back too much that it was not given.
+    /// Whether the peer has given back too much that it was not given.
     pub(crate) fn is_deceived(&self) -> bool {
         self.memory.is_deceived()
     }
 
-    /// A message, or a piece of one, came back.
+    /// A message, or a piece of one, has come back.
     pub(crate) fn returned(
         &mut self,
         handle: u32,
@@ -107,7 +107,7 @@ impl Outward {
         None
     }
 
-    /// A former target has ended, and left this message, or this piece of one, unread.
+    /// A former target has ended, and has left this message or piece unread.
     pub(crate) fn left_unread(
         &mut self,
         number: u32,
@@ -184,7 +184,7 @@ impl Outward {
         })
     }
 
-    /// The bus has all messages back that were sent to a former target.
+    /// The bus has got back all messages that were sent to a former target.
     pub(crate) fn settle(&mut self, serial: u64) {
         self.returning.remove(&serial);
     }
@@ -197,7 +197,7 @@ impl Outward {
     }
 }
 
-/// The hashes by which a message can have been noted: whole, or after its beginning.
+/// The hashes under which a message may be noted: of all its bytes, or behind a known beginning.
 pub(super) fn hashes(memory: &Memory, sender: &str, payload: &[u8]) -> [u64; 2] {
     let content = bitefficient::decode_ref(payload, &OWN_ENCODING)
         .ok()

@@ -1,4 +1,4 @@
-//! The peer's grants: acknowledgements, the proofs of receivers, and the credit of each.
+//! The grants of the peer: acknowledgements, the proofs of receivers, and their credit.
 
 use sealbus_bus::{ExplainedRefusal, GATEWAY, RefusalReason, is_foreign};
 use sealbus_seal::{Identity, Timestamp, Trust};
@@ -13,10 +13,10 @@ impl Outward {
         Ok(())
     }
 
-    /// Frames were acknowledged, by their numbers or by the hello of a new connection.
+    /// Handles newly acknowledged frames, which were reported by number or in the hello of a new connection.
     pub(super) fn after_acknowledgement(&mut self) {
         let acknowledged = self.session.acknowledged();
-        // They end in another order than they began, and some not before their target closes.
+        // Long messages end in another order than they began, and some end only when their target closes.
         self.long.retain(|long| long.end > acknowledged);
         self.excused = self.excused.min(self.session.kept() as u64);
         self.signatures_arrived(acknowledged);
@@ -39,7 +39,7 @@ impl Outward {
         }
     }
 
-    /// The receiver's proof.
+    /// Takes the proof of a receiver.
     pub(crate) fn proved(
         &mut self,
         handle: u32,
@@ -79,7 +79,7 @@ impl Outward {
         })
     }
 
-    /// The target answered, or widened its credit.
+    /// The target has answered, or has widened its credit.
     pub(crate) fn credited(&mut self, handle: u32, limit: u64, is_answer: bool) {
         let must_be_proved = self.level.authenticates();
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
@@ -88,7 +88,7 @@ impl Outward {
         if let TargetState::Closing { .. } = target.state {
             return;
         }
-        // The process has proved itself by the connection.
+        // The connection itself proves the process.
         if must_be_proved && !target.is_process && target.identity.is_none() {
             if is_answer {
                 self.start_closing(handle, true);
@@ -121,8 +121,8 @@ impl Outward {
     }
 }
 
-/// Whether messages to `receiver` may go to the holder of this proved identity: the receiver itself, or the gateway for
-/// agents of other platforms.
+/// Whether messages to `receiver` may go to the holder of this proved identity: the receiver itself or, for agents of
+/// other platforms, the gateway.
 fn may_take(identity: &Identity, receiver: &str) -> bool {
     identity.is_agent_named(receiver)
         || (is_foreign(receiver, identity.platform())

@@ -1,4 +1,4 @@
-//! Frames for the bus of the other process: a target like an agent, with a credit of its own.
+//! Frames for the bus of the other process. The bus is a target like an agent, with a credit of its own.
 
 use std::convert::Infallible;
 
@@ -10,8 +10,8 @@ use crate::flow::{Admission, Queued};
 use crate::frame::{self, LONGEST_PIECE, PROCESS_SENDER};
 use crate::session::Shared;
 
-/// Bodies of this length and above are kept as they are until acknowledged. Shorter bodies are copied, so that the
-/// bytes to write lie together.
+/// Bodies of at least this length are kept as they are until acknowledged. Shorter bodies are copied, so that the bytes
+/// to write lie together.
 const SHARED: usize = 4 << 10;
 
 impl Outward {
@@ -88,7 +88,7 @@ impl Outward {
                 }
             }
             Admission::Now | Admission::Queue => {
-                // If the head leaves no room for the body in the first piece, it is not kept apart.
+                // If the head leaves no room for the body in the first piece, the body is not kept separately.
                 let is_apart = outgoing.head.len() < LONGEST_PIECE && length > LONGEST_PIECE;
                 let frame = if is_apart {
                     Queued {

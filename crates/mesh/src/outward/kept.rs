@@ -3,15 +3,15 @@
 use super::{Outward, TargetState};
 use crate::flow::{PARTIAL_MESSAGES, cost};
 
-/// The number of bytes that the peer may make this process keep for it, beyond the messages' own flow control.
+/// The bytes that the peer may make this process keep for it, in addition to the messages' own flow control.
 const OWED: usize = 64 << 20;
 
 impl Outward {
     /// Whether the peer makes this process keep too much for it.
     pub(crate) fn is_overdrawn(&self) -> bool {
         let session = self.session.kept();
-        // All of a long message is kept until its last piece is acknowledged. The session counts it, except for pieces
-        // that were acknowledged before. Only a few long messages are under way at a time.
+        // A long message is kept completely until its last piece is acknowledged. The session counts it, except for
+        // pieces that are acknowledged already. Only a few long messages are under way at a time.
         let long: usize = self.long.iter().map(|long| long.message.length()).sum();
         let few = PARTIAL_MESSAGES.saturating_mul(self.largest_message);
         let long = long.saturating_sub(session).saturating_sub(few);
@@ -21,8 +21,8 @@ impl Outward {
         (self.control.len() + session + long) as u64 > most
     }
 
-    /// A message of this length goes back because an agent of this process has ended without reading it. The limits of the
-    /// agent's mailbox bounded such messages, and so they are not held against the peer.
+    /// Excuses a message of this length, which goes back because an agent of this process has ended without reading it.
+    /// The agent's mailbox already limited such messages, so they are not held against the peer.
     pub(crate) fn excuse(&mut self, length: usize) {
         self.excused = self.excused.saturating_add(cost(length));
     }

@@ -1,4 +1,4 @@
-//! The loss of a session: some messages are reported, and others go back to the bus to be sent again.
+//! The loss of a session: some messages are reported, and the others go back to the bus to be sent again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::flow::{Queued, TargetLine};
 use crate::frame::{Frame, PROCESS_TARGET};
 
 impl Outward {
-    /// The session is lost. Messages that may have arrived are reported. The others go back to the bus to be sent again
-    /// if `is_reachable`. Otherwise they are reported too. A message that has come back is not looked at again.
+    /// The session is lost. Reports messages that may have arrived. If `is_reachable`, the others go back to the bus to
+    /// be sent again; if not, they are reported, too. Messages that came back already are skipped.
     pub(crate) fn lose(&mut self, why: &str, is_reachable: bool) -> Vec<Action> {
         let mut actions = Vec::new();
-        // With the number of their last piece.
+        // Each with the number of its last frame.
         let mut lost_frames = Vec::new();
         let reason = UndeliverableReason::ProcessUnreachable(why.to_owned());
         let mut unsent: HashMap<u32, Vec<Returned>> = HashMap::new();
@@ -77,7 +77,7 @@ impl Outward {
                 }
             });
         for long in std::mem::take(&mut self.long) {
-            // Messages not sent to the end are still in their target's queue.
+            // Messages that were not sent completely are still in their target's queue.
             if long.end == u64::MAX || long.end <= self.session.acknowledged() {
                 continue;
             }
@@ -132,7 +132,7 @@ impl Outward {
                 }));
             }
             target.gate.open_all();
-            // This applies even without messages: the bus may be waiting to hear that nothing more comes back.
+            // Needed even without messages, because the bus may be waiting to learn that nothing more comes back.
             returning.push(target.serial);
             actions.push(Action::Returned {
                 receiver: target.name,

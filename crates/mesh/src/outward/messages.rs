@@ -1,4 +1,4 @@
-//! Messages to an agent of the other process. A message goes at once if its credit allows, else into its queue.
+//! Messages to an agent of the other process. A message is sent at once if its credit allows, and otherwise queued.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::flow::{Admission, Queued};
 use crate::frame::LONGEST_PIECE;
 use crate::statement::statement_of;
 
-/// Room for the parts of a message besides its content.
+/// The room for the parts of a message besides its content.
 const ROOM_FOR_PARAMETERS: usize = 512;
 
-/// The bytes behind the content of a text. All that comes before the content is mostly the same in the next message.
+/// The bytes behind the content of a text. Everything before the content is mostly the same in the next message.
 const END: usize = 2;
 
-/// The bytes before that, of a message with these lengths in all and of its content.
+/// The number of bytes before the content, given the lengths of the message and of its content.
 pub(super) fn beginning(length: usize, content: usize) -> usize {
     length.saturating_sub(content + END)
 }
@@ -55,7 +55,7 @@ impl Outward {
         let largest = self.largest();
         let signs = self.signs() || self.level.authenticates() && outgoing.is_signed();
         if !signs {
-            // The message would overtake those before it, which wait for their proof.
+            // The message would overtake earlier ones that wait for their proof.
             self.sign(sender_handle);
         }
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
@@ -128,7 +128,7 @@ impl Outward {
                     Err(stop) => stop,
                 }
             }
-            // A message in pieces has its own room from the beginning, and is copied once less.
+            // A message that goes in pieces has room of its own from the beginning, which saves a copy.
             Admission::Now | Admission::Queue => {
                 let mut encoded = Vec::new();
                 if is_long {
@@ -160,7 +160,7 @@ impl Outward {
         }
     }
 
-    /// Takes out the waiting messages that are larger than the peer takes. It had not said so when they were accepted.
+    /// Takes out the waiting messages that are larger than the peer accepts. They were accepted before the peer said so.
     pub(super) fn take_too_large(&mut self) -> Vec<Action> {
         let limit = self.largest();
         let mut actions = Vec::new();

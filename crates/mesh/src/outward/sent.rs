@@ -1,5 +1,5 @@
-//! The messages that were sent to a target and may come back. A process can give back only what it was given: anything
-//! else would make agents of this process say what they never said.
+//! The messages that were sent to a target and may come back. A process can give back only messages that it was given:
+//! any other would make agents of this process say what they never said.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
@@ -7,24 +7,25 @@ use std::sync::Arc;
 
 use foldhash::fast::{FoldHasher, RandomState};
 
-/// Most messages that are remembered for a target: as many as a mailbox holds.
+/// The most messages that are remembered for a target: as many as a mailbox holds.
 const MOST: usize = 1 << 16;
-/// Above so many messages that are remembered on a link, targets forget more than they note, down to [`FEW`].
+/// If a link remembers more messages than this, each target forgets more than it notes, down to [`FEW`].
 const MOST_ON_LINK: usize = 1 << 20;
 const FEW: usize = 64;
-/// Closed targets that are remembered on a link.
+/// The most closed targets that are remembered on a link.
 const MOST_FORMER: usize = 4096;
-/// So often a peer may give back what it was not given. Then it is no honest one.
+/// If a peer gives back messages that it was not given more often than this, it is not honest.
 const MOST_NEVER_SENT: u32 = 64;
 
 /// The memory of a link, for all its targets.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// Nobody else knows the key, and no hash leaves the process. So nobody can look for messages with equal hashes. The faster
-    /// one of the library's hashes has no more of them: the other one is a function of it, for the sake of single bits.
+    /// Nobody else knows the key, and no hash leaves the process, so nobody can search for messages with equal hashes.
+    /// The faster hash of the library has no more collisions than the other one, which is computed from it and only
+    /// mixes single bits better.
     key: RandomState,
     count: usize,
-    /// How often something came back that was never sent.
+    /// How often a message came back that was never sent.
     never_sent: u32,
 }
 
@@ -34,7 +35,7 @@ impl Memory {
         self.beginning(sender, &[]).hash(payload)
     }
 
-    /// The common part of messages that begin alike: their sender, and the bytes that they begin with.
+    /// The hash state after the common part of messages that begin alike: their sender, and their first bytes.
     pub(super) fn beginning(&self, sender: &str, bytes: &[u8]) -> Beginning {
         let mut hasher = self.key.build_hasher();
         hasher.write(sender.as_bytes());
@@ -42,17 +43,17 @@ impl Memory {
         Beginning(hasher)
     }
 
-    /// Whether the peer gave back too much that it was not given.
+    /// Whether the peer has given back too much that it was not given.
     pub(super) fn is_deceived(&self) -> bool {
         self.never_sent > MOST_NEVER_SENT
     }
 }
 
-/// The beginning of messages: it is hashed once for all of a row.
+/// The beginning of messages. It is hashed once for a whole row.
 pub(super) struct Beginning(FoldHasher<'static>);
 
 impl Beginning {
-    /// The hash of a message, of which this is the rest.
+    /// The hash of the message with this rest.
     pub(super) fn hash(&self, rest: &[u8]) -> u64 {
         let mut hasher = self.0.clone();
         hasher.write(rest);
@@ -60,21 +61,21 @@ impl Beginning {
     }
 }
 
-/// The place of a message that has come back.
+/// Marks the place of a message that has come back.
 const CAME_BACK: u64 = 0;
 
 /// The messages that were sent to one target.
 #[derive(Default)]
 pub(super) struct Sent {
-    /// The hashes of the latest messages, the oldest first.
+    /// The hashes of the latest messages, oldest first.
     hashes: VecDeque<u64>,
-    /// The place behind the message that came back last. They come back in their order.
+    /// The place behind the message that came back last. Messages come back in order.
     next: usize,
-    /// Older messages. At most so many come back that are not remembered.
+    /// The number of older, forgotten messages. At most so many unknown ones may come back.
     forgotten: u64,
 }
 
-/// The facts about a message that comes back.
+/// Whether a message that comes back was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhetherSent {
     /// It was sent, and comes back for the first time.
@@ -86,11 +87,11 @@ pub(super) enum WhetherSent {
 }
 
 impl Sent {
-    /// A message was sent.
+    /// Notes that a message was sent.
     pub(super) fn note(&mut self, hash: u64, memory: &mut Memory) {
         let excess = match memory.count < MOST_ON_LINK {
             true => usize::from(self.hashes.len() >= MOST),
-            // One for this message, and one to come below the limit.
+            // One makes room for this message, and one gets below the limit.
             false => self.hashes.len().saturating_sub(FEW).min(2),
         };
         for _ in 0..excess {
@@ -102,7 +103,7 @@ impl Sent {
         memory.count += 1;
     }
 
-    /// A message comes back. It was noted by one of these hashes.
+    /// Notes that a message has come back. It was noted under one of these hashes.
     pub(super) fn take_back(&mut self, hashes: [u64; 2], memory: &mut Memory) -> WhetherSent {
         let behind = (self.next..self.hashes.len()).chain(0..self.next);
         let is_it = |hash: &u64| hashes.contains(hash);
@@ -129,7 +130,7 @@ impl Sent {
         }
     }
 
-    /// The messages that may still come back, for a look at many of them.
+    /// The messages that may still come back, to look up many of them.
     pub(super) fn outstanding(&self) -> Outstanding {
         let mut hashes: HashMap<u64, u32> = HashMap::new();
         for hash in self.hashes.iter().filter(|hash| **hash != CAME_BACK) {
@@ -156,13 +157,13 @@ impl Sent {
 
 /// The messages to one target that have not come back.
 pub(super) struct Outstanding {
-    /// How often each was sent.
+    /// How often each message was sent.
     hashes: HashMap<u64, u32>,
     forgotten: u64,
 }
 
 impl Outstanding {
-    /// Takes a message out, which was noted by one of these hashes. Returns false if it is not among them.
+    /// Takes out a message, which was noted under one of these hashes. Returns false if it is not among them.
     pub(super) fn take(&mut self, hashes: [u64; 2]) -> bool {
         for hash in hashes {
             if let Some(count) = self.hashes.get_mut(&hash).filter(|count| **count > 0) {
@@ -176,12 +177,12 @@ impl Outstanding {
     }
 }
 
-/// Targets that were closed. Their agents may have messages that they have not read yet, and never will if they end.
+/// The closed targets. Their agents may have messages that they have not read yet, and never will if they end.
 #[derive(Default)]
 pub(super) struct ClosedTargets(BTreeMap<u32, (Arc<str>, Sent)>);
 
 impl ClosedTargets {
-    /// A target has ended. The oldest ones are forgotten if there are too many.
+    /// Keeps a target that has ended. If there are too many, forgets the oldest.
     pub(super) fn keep(&mut self, number: u32, name: Arc<str>, sent: Sent, memory: &mut Memory) {
         self.0.insert(number, (name, sent));
         while (self.0.len() > MOST_FORMER || memory.count > MOST_ON_LINK)
@@ -191,8 +192,8 @@ impl ClosedTargets {
         }
     }
 
-    /// A message comes back from the target of that number. Returns the agent's name. `None`: the target is not known, or
-    /// not any more.
+    /// Notes that a message comes back from the target with that number. Returns the agent's name, or `None` if the
+    /// target is not known, or no longer.
     pub(super) fn take_back(
         &mut self,
         number: u32,
@@ -269,7 +270,7 @@ mod tests {
             }
         }
         assert!(memory.count <= MOST_ON_LINK + 20 * FEW, "{}", memory.count);
-        // A target that writes a burst forgets what is old.
+        // A target that sends a burst forgets its oldest messages.
         let first = &mut targets[0];
         for number in 0..400 {
             first.note(1_000_000 + number, &mut memory);
@@ -281,7 +282,7 @@ mod tests {
     }
 
     proptest! {
-        /// In whichever order messages come back, each is believed as often as it was sent.
+        /// In whatever order messages come back, each is believed as often as it was sent.
         #[test]
         fn each_message_is_believed_as_often_as_it_was_sent(
             steps in prop::collection::vec((any::<bool>(), 1_u64..8), 0..200),

@@ -1,5 +1,5 @@
-//! Level `signed`: the agents of this process sign their messages. A batch is all messages of all agents that are ready
-//! when bytes are written.
+//! Level `signed`: the agents of this process sign their messages. A batch consists of the messages of all agents that
+//! are ready when bytes are written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use thiserror::Error;
 use super::Outward;
 use crate::frame::{Frame, SignedMessages};
 
-/// While this many signatures are on their way, further messages wait for each other.
+/// If this many signatures are unacknowledged, further messages are held back to share one.
 const ON_THEIR_WAY: usize = 4;
-/// They wait no longer than this, however far the peer is.
+/// The longest time that messages are held back, however far away the peer is.
 pub(crate) const LONGEST_HOLD: Duration = Duration::from_millis(1);
 
-/// Why messages of an agent are not signed.
+/// Why messages of an agent cannot be signed.
 #[derive(Debug, Error)]
 enum NotSigned {
     #[error(transparent)]
@@ -34,15 +34,15 @@ enum NotSigned {
 /// The signers of one agent on the link.
 #[derive(Default)]
 pub(super) struct Signing {
-    /// The signers of its messages in the session, the latest last, and the number of the frame behind the last
-    /// signature of each.
+    /// The signers of its messages in the session, latest last, each with the number of the frame behind its last
+    /// signature.
     signers: Vec<(Arc<Signer>, u64)>,
-    /// The connection on which the agent showed its delegation last, and the signer that holds this delegation.
+    /// The connection on which the agent last showed its delegation, and the signer with that delegation.
     shown: Option<(u64, Arc<Signer>)>,
 }
 
 impl Signing {
-    /// Messages were signed; the frame `next` follows the signature. Acknowledged signatures are forgotten.
+    /// Notes that messages were signed; the frame `next` follows the signature. Forgets acknowledged signatures.
     fn note(&mut self, signer: Arc<Signer>, next: u64, acknowledged: u64) {
         match self.signers.last_mut() {
             Some((last, end)) if Arc::ptr_eq(last, &signer) => *end = next,
@@ -54,20 +54,20 @@ impl Signing {
     }
 }
 
-/// The signatures on their way, so that not every message gets one of its own while the peer still checks those before
-/// it: to check a signature takes as long as to take a hundred messages.
+/// The signatures under way. Messages wait for each other, so that not each gets a signature of its own while the peer
+/// still checks earlier ones: checking a signature takes as long as taking a hundred messages.
 #[derive(Default)]
 pub(super) struct Signatures {
-    /// For each signature that was not acknowledged the number of the frame behind it.
+    /// For each unacknowledged signature, the number of the frame behind it.
     ends: VecDeque<u64>,
-    /// Whether the latest is not written yet.
+    /// Whether the latest signature is not written yet.
     is_unwritten: bool,
-    /// Since when messages wait although they could be written.
+    /// The time since which messages are held back although they could be written.
     held_since: Option<Instant>,
 }
 
 impl Signatures {
-    /// Whether messages that are ready now wait for those before them to arrive, but no longer than [`LONGEST_HOLD`].
+    /// Whether messages that are ready wait until those before them have arrived, for [`LONGEST_HOLD`] at most.
     fn hold(&mut self, now: Instant) -> bool {
         if self.ends.len() < ON_THEIR_WAY || self.is_unwritten {
             return false;
@@ -87,12 +87,12 @@ impl Outward {
         self.signatures.held_since.is_some()
     }
 
-    /// Everything that was signed was written.
+    /// Notes that all signatures were written.
     pub(super) fn signatures_written(&mut self) {
         self.signatures.is_unwritten = false;
     }
 
-    /// The peer has taken the frames before this one.
+    /// Notes that the peer has taken all frames before this one.
     pub(super) fn signatures_arrived(&mut self, acknowledged: u64) {
         let ends = &mut self.signatures.ends;
         while ends.front().is_some_and(|end| *end <= acknowledged) {
@@ -105,16 +105,16 @@ impl Outward {
         self.level >= SecurityLevel::Signed
     }
 
-    /// A message of the agent of `handle` stands in the session. It is signed before anything is written.
+    /// Notes that a message of the agent of `handle` is in the session. It is signed before anything is written.
     pub(super) fn note_unsigned(&mut self, handle: u32, statement: Hash) {
         self.unsigned.push((handle, statement));
-        // Without a connection there is time: agents may get other certificates before the peer hears of these.
+        // Without a connection there is time: agents may get other certificates before the peer sees these.
         if self.unsigned.len() >= MOST_MESSAGES && self.connection != 0 {
             self.sign_all();
         }
     }
 
-    /// Signs if messages of the agent of `handle` are not signed yet.
+    /// Signs all messages if one of the agent of `handle` is not signed yet.
     pub(super) fn sign(&mut self, handle: u32) {
         if self.unsigned.iter().any(|(sender, _)| *sender == handle) {
             self.sign_all();
@@ -158,7 +158,7 @@ impl Outward {
                 Err(error) => {
                     let name = self.name_of(sender).unwrap_or_default();
                     tracing::error!(agent = %name, %error, "cannot sign messages: they will be refused");
-                    // The receiver refuses them, and so their sender is told. A batch has at most MOST_MESSAGES.
+                    // The receiver refuses the messages, and so their sender is told. A batch has at most MOST_MESSAGES.
                     SignedMessages::unsigned(sender, said.len() as u16)
                 }
             });
@@ -188,7 +188,7 @@ impl Outward {
         }
     }
 
-    /// The signer of the agent of `handle`. The peer knows its certificate and delegation.
+    /// The signer of the agent of `handle`. Ensures that the peer knows its certificate and delegation.
     fn signer(&mut self, handle: u32) -> Result<Arc<Signer>, NotSigned> {
         let Some(Some(bound)) = self.bound.get(handle as usize) else {
             return Err(SignError::NoAuthor.into());
@@ -198,8 +198,8 @@ impl Outward {
         Ok(signer)
     }
 
-    /// Binds an agent whose frames are sent again to a new connection. Shows the peer the earlier certificates of its
-    /// signatures, too, and its delegations.
+    /// Binds an agent whose frames are sent again to a new connection. Also shows the peer the earlier certificates of
+    /// its signatures, and its delegations.
     pub(super) fn prove_again(&mut self, handle: u32) {
         let acknowledged = self.session.acknowledged();
         let Some(Some(bound)) = self.bound.get(handle as usize) else {
@@ -212,15 +212,15 @@ impl Outward {
         let signers = signers.filter(|(_, end)| *end > acknowledged);
         let signers: Vec<_> = signers.map(|(signer, _)| signer.clone()).collect();
         for signer in &signers {
-            // The peer refuses what it cannot check, and so the sender is told.
+            // The peer refuses messages that it cannot check, and so the sender is told.
             let _ = self.show(handle, signer);
         }
-        // The present certificate counts: it is bound last.
+        // The certificate that is bound last counts, so the present one comes last.
         let _ = self.prove_now(handle);
     }
 
-    /// Ensures that the peer knows the delegation of the agent of `handle`. It takes one only behind its certificate, and
-    /// the agent may have got another certificate of which this link was not told yet.
+    /// Ensures that the peer knows the delegation of the agent of `handle`. The peer accepts a delegation only after
+    /// its certificate, and the agent may have a new certificate that this link does not know yet.
     fn show(&mut self, handle: u32, signer: &Arc<Signer>) -> Result<(), BindingError> {
         self.bind_with(handle, signer.credential())?;
         let connection = self.connection;
@@ -272,7 +272,7 @@ mod tests {
         Delegation(Serial),
     }
 
-    /// The certificates and delegations of the agent of handle 0 that are about to be written.
+    /// The certificates and delegations of the agent with handle 0 that are about to be written.
     fn shown(outward: &mut Outward) -> Vec<Shown> {
         let control = std::mem::take(&mut outward.control);
         let (mut at, mut shown) = (0, Vec::new());
@@ -320,7 +320,7 @@ mod tests {
         )
     }
 
-    /// An agent of a process without transport: the bus tells nobody that a credential has changed.
+    /// An agent of a process without a transport, where the bus tells nobody that a credential has changed.
     fn with_sender() -> (Bus, sealbus_bus::Outbox, PlatformName) {
         let platform = PlatformName::new("factory").unwrap();
         let config = BusConfig::new(platform.clone());
@@ -343,7 +343,7 @@ mod tests {
             outward.note_unsigned(handle, [number as u8; 32]);
             assert!(!outward.hold_messages(now), "{number} waits");
             outward.sign_all();
-            // Nothing waits behind a signature that is not written.
+            // Nothing waits for a signature that is not written.
             assert!(!outward.hold_messages(now));
             outward.signatures_written();
             behind.push(outward.session.next());
@@ -354,7 +354,7 @@ mod tests {
         assert!(outward.hold_messages(now));
         outward.acknowledged(behind[0]).unwrap();
         assert!(!outward.hold_messages(now));
-        // A full batch waits for nothing.
+        // A full batch does not wait.
         outward.sign_all();
         outward.signatures_written();
         for _ in 0..MOST_MESSAGES {
@@ -388,7 +388,7 @@ mod tests {
         let platform = PlatformName::new("factory").unwrap();
         let (first, of_first) = certify(&platform, NAME);
         let (second, of_second) = certify(&platform, NAME);
-        // The bus has no transport: it tells nobody that a credential has changed.
+        // The bus has no transport, so it tells nobody that a credential has changed.
         let bus = Bus::new(BusConfig::new(platform), tokio::runtime::Handle::current());
         let _attached = bus.attach(NAME, Some(first), None).unwrap();
         let agent = bus.agent(NAME).unwrap();
@@ -408,7 +408,7 @@ mod tests {
         bus.set_credential(NAME, second).unwrap();
         assert_eq!(say(&mut outward, 3), with_second);
         assert_eq!(say(&mut outward, 4), []);
-        // The link hears of the credential that it has shown already.
+        // The link is told of a credential that it has shown already.
         outward.renew(&agent);
         assert_eq!(shown(&mut outward), []);
         // The signatures under both are sent again on another connection. The present certificate is shown last.

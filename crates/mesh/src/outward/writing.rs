@@ -1,4 +1,4 @@
-//! The frames for the wire: first those of one connection, then those that the session keeps. Queued messages take
+//! The frames for the wire: first the frames of one connection, then those that the session keeps. Queued messages take
 //! turns.
 
 use std::io::IoSlice;
@@ -11,25 +11,25 @@ use crate::flow::{Piece, Queued};
 use crate::frame::Frame;
 use crate::wire::Wire;
 
-/// The number of bytes of counted frames put before the writer at a time, so that a long message does not precede
+/// The bytes of counted frames that are prepared for writing at a time, so that a long message does not precede
 /// everything else.
 const AHEAD: usize = 128 << 10;
-/// Bytes written together at most.
+/// The most bytes written together.
 const BATCH: usize = 256 << 10;
-/// A link that has no more than this to write at a time is not busy. On such a link, senders may write this much at
-/// once, each its own message, before the task has its turn. A message that waited for that turn would wait for all
+/// A link is quiet if it has at most this much to write at a time. On a quiet link, senders may write this much at
+/// once, each its own message, before the task has its turn: a message that waited for that turn would wait for all
 /// tasks ahead of it.
 pub(super) const QUIET: usize = 2 << 10;
 
-/// The bytes to write.
+/// How many bytes the wire got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
     Nothing,
     /// The wire has all bytes.
     All,
-    /// The wire has many of the bytes, and there may be more.
+    /// The wire has many bytes, and there may be more.
     Limit,
-    /// The wire has what may go now. Messages wait, for [`LONGEST_HOLD`](super::LONGEST_HOLD) at most.
+    /// The wire has all bytes that may go now. Messages are held back, for [`LONGEST_HOLD`](super::LONGEST_HOLD) at most.
     Held,
 }
 
@@ -39,28 +39,28 @@ impl Outward {
         !std::mem::replace(&mut self.is_announced, true)
     }
 
-    /// Whether a sender that has just announced a message writes it at once, rather than wait for the task's turn
+    /// Whether a sender that has just announced a message writes it at once, instead of waiting for the task's turn
     /// behind all other senders. A few senders may do so, as long as little is sent. Then the task writes the messages
-    /// that others have added meanwhile together, and finds out whether there is still little.
+    /// that others have added meanwhile, and finds out whether it is still little.
     pub(crate) fn may_write_at_once(&mut self) -> bool {
         let may = self.at_once > 0;
         self.at_once = self.at_once.saturating_sub(self.session.unwritten());
         may
     }
 
-    /// The task has had its turn: a read.
+    /// Notes that the task has had its turn, because it has read.
     pub(crate) fn has_read(&mut self) {
         if self.session.unwritten() == 0 {
             self.at_once = self.at_once.max(1);
         }
     }
 
-    /// The task looks at everything now. The next message must be announced again.
+    /// Notes that the task looks at everything now. The next message must be announced again.
     pub(crate) fn heard(&mut self) {
         self.is_announced = false;
     }
 
-    /// In its turn, the task hands the wire the pending bytes, up to a limit.
+    /// Hands the wire the pending bytes in the task's turn, up to a limit.
     pub(crate) fn fill_in_turn(&mut self, wire: &mut Wire) -> Filled {
         self.unbind_departing();
         let filled = self.fill(wire);
@@ -70,7 +70,7 @@ impl Outward {
         filled
     }
 
-    /// A message goes back to the peer.
+    /// Notes that a message goes back to the peer.
     pub(crate) fn gives_back(&mut self) {
         self.giving_back = self.session.unwritten();
     }
@@ -86,8 +86,8 @@ impl Outward {
         if wire.number != self.connection {
             return Filled::Nothing;
         }
-        // The peer first gets back what comes back. Until it hears that its messages were taken, it remembers them and their
-        // senders.
+        // The peer first gets the messages that go back. Until it learns that its messages were taken, it remembers
+        // them and their senders.
         if self.giving_back == 0 && self.session.untold().frames > 0 {
             self.session.tell().encode(0, &mut self.control);
         }
@@ -99,12 +99,12 @@ impl Outward {
             }
             self.pump();
             if !self.unsigned.is_empty() && self.hold_messages(Instant::now()) {
-                // Nobody need announce what waits: an acknowledgement or the time ends the wait.
+                // Nobody needs to announce the waiting messages: an acknowledgement or the time ends the wait.
                 self.is_announced = true;
                 break Filled::Held;
             }
             self.sign_all();
-            // An acknowledgement and the messages behind it share a record of TLS.
+            // An acknowledgement and the messages behind it share a TLS record.
             let control = Some(IoSlice::new(&self.control)).filter(|bytes| !bytes.is_empty());
             let mut slices = Vec::from_iter(control);
             let length = self.session.gather(left, &mut slices);
@@ -164,8 +164,8 @@ impl Outward {
             match piece {
                 Piece::Whole(message) => {
                     let (sender, statement) = (message.sender, message.statement);
-                    // The sender is bound again if the connection is new. If that fails, the receiver refuses and says
-                    // so.
+                    // The sender is bound again if the connection is new. If that fails, the receiver refuses the
+                    // message and says so.
                     let _ = self.prove(sender);
                     let payload = &message.into_bytes();
                     self.note_sent(handle, sender, payload);
@@ -242,7 +242,7 @@ impl Outward {
         }
     }
 
-    /// A message went whole to an agent.
+    /// Notes that a message was sent to an agent completely.
     fn note_sent(&mut self, handle: u32, sender: u32, payload: &[u8]) {
         let name = self.name_of(sender);
         if let Some(Some(target)) = self.targets.get_mut(handle as usize)
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
     use crate::frame::LONGEST_PIECE;
 
-    /// Queues a message of so many pieces.
+    /// Queues a message of this many pieces.
     fn send(outward: &mut Outward, handle: u32, pieces: usize) {
         let message = Queued::message(7, vec![1; pieces * LONGEST_PIECE].into());
         let Some(Some(target)) = outward.targets.get_mut(handle as usize) else {
@@ -306,7 +306,7 @@ mod tests {
         outward.credited(second, 8 << 20, true);
         send(&mut outward, first, 8);
         outward.pump();
-        // The pieces that are left are never sent.
+        // The remaining pieces are never sent.
         outward.start_closing(first, true);
         write(&mut outward);
         assert_eq!((outward.long.len(), kept(&outward)), (1, 0));

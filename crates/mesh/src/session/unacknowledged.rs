@@ -11,11 +11,11 @@ use sealbus_fipa::bitefficient::Rest;
 use super::Violation;
 use crate::frame::{self, Frame, Joinable, MESSAGE_START};
 
-/// A full chunk of the stream of counted frames. Chunks are freed as a whole.
+/// The size of a full chunk of the stream of counted frames. A chunk is freed as a whole.
 const CHUNK: usize = 64 << 10;
 /// The first chunk of a quiet session is small.
 const FIRST_CHUNK: usize = 2 << 10;
-/// Room for the bytes that usually precede a shared end: the headers of a frame, and those of an event in it.
+/// The room for the bytes that usually precede a shared end: the header of the frame, and the head of an event in it.
 const BEFORE_SHARED: usize = 512;
 
 /// The end of a frame, shared with its other holders: [`Session::append_shared`](super::Session::append_shared).
@@ -23,12 +23,12 @@ const BEFORE_SHARED: usize = 512;
 pub struct Shared {
     /// Most of the frame.
     pub body: Bytes,
-    /// The part after that.
+    /// The part after the body.
     pub tail: &'static [u8],
 }
 
 impl Shared {
-    /// The bytes of both.
+    /// The bytes of both parts.
     fn len(&self) -> usize {
         self.body.len() + self.tail.len()
     }
@@ -51,7 +51,7 @@ impl Chunk {
         self.shared.is_some() || self.bytes.len() >= CHUNK
     }
 
-    /// The contents from `offset` on, in pieces, of which some may be empty.
+    /// The contents from `offset` on, in pieces. Some of them may be empty.
     fn pieces(&self, offset: usize) -> [&[u8]; 3] {
         let (body, tail): (&[u8], &[u8]) = match &self.shared {
             Some(shared) => (&shared.body, shared.tail),
@@ -71,21 +71,21 @@ impl Chunk {
     }
 }
 
-/// The counted frames that were appended and not acknowledged, and how far they were written to the connection.
+/// The counted frames that were appended and not acknowledged, and how far they are written to the connection.
 pub(super) struct Unacknowledged {
     chunks: VecDeque<Chunk>,
-    /// Number of the next frame appended.
+    /// The number of the next frame appended.
     pub(super) next: u64,
     pub(super) acknowledged: u64,
-    /// Bytes in `chunks`.
+    /// The number of bytes in `chunks`.
     pub(super) bytes: usize,
-    /// The place where writing continues: chunk and offset.
+    /// Where writing continues: chunk and offset.
     cursor: (usize, usize),
-    /// Bytes from the cursor to the end.
+    /// The number of bytes from the cursor to the end.
     pub(super) unwritten: usize,
-    /// Frames before this number were written to some connection: they may have arrived.
+    /// Frames before this number were written to some connection, so they may have arrived.
     ever_written: u64,
-    /// The last frame in the last chunk, if it holds whole messages and nothing of it was written.
+    /// The last frame in the last chunk, if it holds whole messages and none of it is written.
     joinable: Option<Joinable>,
     spare: Option<Vec<u8>>,
 }
@@ -105,7 +105,7 @@ impl Unacknowledged {
         }
     }
 
-    /// Appends one frame that `write` puts at the end of the buffer. `write` may change its mind.
+    /// Appends one frame that `write` puts at the end of the buffer, unless `write` fails.
     pub(super) fn append<E>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
@@ -116,8 +116,8 @@ impl Unacknowledged {
         Ok(())
     }
 
-    /// Appends a message, whose payload `write` puts at the end of the buffer. It says how many bytes messages like this
-    /// begin with. The message joins those before it in their frame if they are alike and still here.
+    /// Appends a message, whose payload `write` puts at the end of the buffer. `write` returns how many bytes similar
+    /// messages begin with. The message joins the last frame if its messages are similar and not written yet.
     pub(super) fn append_message<E>(
         &mut self,
         sender: u32,
@@ -160,8 +160,8 @@ impl Unacknowledged {
         Ok(())
     }
 
-    /// Adds a message to those before it in their frame, as [`append_message`](Self::append_message) may do, if `rest` finds
-    /// without encoding it what it has behind their beginning. Returns that. `None`: nothing was added.
+    /// Adds a message to the last frame, as [`append_message`](Self::append_message) may do, if `rest` finds without
+    /// encoding it the bytes behind the common beginning. Returns these bytes, or `None` if nothing was added.
     #[inline]
     pub(super) fn join<'a>(
         &mut self,
@@ -183,7 +183,7 @@ impl Unacknowledged {
         chunk.bytes.get(place)
     }
 
-    /// A frame was appended.
+    /// Counts an appended frame.
     fn count(&mut self) {
         if let Some(chunk) = self.chunks.back_mut() {
             chunk.frames += 1;
@@ -191,7 +191,7 @@ impl Unacknowledged {
         }
     }
 
-    /// Has `write` put bytes at the end of the buffer.
+    /// Lets `write` put bytes at the end of the buffer.
     fn write<E>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
@@ -199,7 +199,7 @@ impl Unacknowledged {
         let sequence = self.next;
         let back = self.chunks.back();
         if back.is_none_or(Chunk::is_full) {
-            // A shared frame is likely to be followed by another, with few bytes between them.
+            // A shared frame is probably followed by another one, with few bytes between them.
             let bytes = match back.map(|chunk| chunk.bytes.len()) {
                 Some(length) if length < FIRST_CHUNK => Vec::with_capacity(BEFORE_SHARED),
                 length => {
@@ -214,7 +214,7 @@ impl Unacknowledged {
                 first: sequence,
                 frames: 0,
             });
-            // It is in the chunk before.
+            // The joinable frame is in the chunk before.
             self.joinable = None;
             self.settle_cursor();
         }
@@ -337,7 +337,7 @@ impl Unacknowledged {
         }
     }
 
-    /// The number of the first frame that was not written whole.
+    /// The number of the first frame that is not written completely.
     fn frame_at_cursor(&self) -> u64 {
         let Some(chunk) = self.chunks.get(self.cursor.0) else {
             return self.next;
@@ -366,7 +366,7 @@ impl Unacknowledged {
         if received < self.acknowledged {
             return Err(Violation::Forgotten { wanted: received });
         }
-        // All chunks count as before the cursor for the moment, so that whole chunks can go.
+        // For the moment, all chunks count as before the cursor, so that whole chunks can be freed.
         self.cursor = (self.chunks.len(), 0);
         self.unwritten = 0;
         self.joinable = None;

@@ -25,12 +25,12 @@ use support::proxy::Proxy;
 use support::{Platform, Process, inform, now, soon};
 use tokio::sync::Notify;
 
-/// The arrivals in a process, and its returned messages.
+/// The frames that arrived in a process, and those that came back to it.
 #[derive(Default)]
 struct Inlet {
     arrived: Mutex<Vec<ArrivedFrame>>,
     lost: Mutex<Vec<(Vec<LostFrame>, UndeliverableReason)>>,
-    /// Frames that begin with this are refused.
+    /// Frames that begin with this byte are refused.
     refuses: Option<u8>,
     news: Notify,
 }
@@ -89,7 +89,7 @@ impl Inlet {
         .await
     }
 
-    /// The next frame, whose room is free again.
+    /// The next frame. Its room is free again.
     async fn next(&self) -> ArrivedFrame {
         self.until(|inlet| {
             let mut arrived = inlet.arrived.lock();
@@ -132,7 +132,7 @@ async fn send(way: &dyn ProcessDestination, frame: OutgoingFrame<'_>) {
     }
 }
 
-/// The length of the frame with this number: most frames are short, some go in pieces.
+/// The length of the frame with this number. Most frames are short; some go in pieces.
 fn length(number: u32) -> usize {
     match number % 100 {
         33 => 200_000,
@@ -162,7 +162,7 @@ async fn over_a_breaking_connection(level: SecurityLevel) {
     let way = transport.process_destination(&endpoint).unwrap();
     let breaking = tokio::spawn(async move {
         let mut state = 12_345_u64;
-        // So many that most fall on frames under way; on a busy machine a connection hardly outlives its handshake.
+        // So many that most of them meet frames under way; on a busy machine a connection hardly outlives its handshake.
         for _ in 0..500 {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -236,7 +236,7 @@ async fn an_inlet_that_gives_no_room_holds_up_no_mailbox() {
     let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
     let way = way(&here, &there);
     let body = Bytes::from(vec![7; 300_000]);
-    // An arrived frame keeps its room.
+    // A frame that arrived keeps its room.
     let mut sent = 0_usize;
     let mut refused_in_a_row = 0;
     while refused_in_a_row < 50 {
@@ -261,7 +261,7 @@ async fn an_inlet_that_gives_no_room_holds_up_no_mailbox() {
         let message = received.message();
         assert_eq!(message.content_text().unwrap(), number.to_string());
     }
-    // Room again: the accepted messages come, and more.
+    // There is room again: the accepted frames come, and more.
     let more = send(&*way, outgoing(FrameSender::Process, b"last", &body));
     let taking = async {
         for _ in 0..sent {

@@ -8,7 +8,7 @@ use super::Inlet;
 use super::intruder::{Intruder, Seen};
 use super::support::{Platform, Process, inform};
 
-/// A process of the platform whose program keeps no rule.
+/// A process of the platform whose program keeps no rules.
 async fn trespass(platform: &Platform, there: &Process, name: &str) -> Intruder {
     let id = sealbus_seal::ProcessId::random().unwrap();
     let identity = Identity::process(&platform.authority.platform, name, id).unwrap();
@@ -47,7 +47,7 @@ async fn a_frame_of_an_agent_that_was_never_bound_is_refused() {
         ),
         "{seen:?}"
     );
-    // An agent has no use for the process's own name either.
+    // An agent may not use the process's own name either.
     let (_bob, _bob_mailbox) = platform.agent(&there, "bob@factory");
     intruder.target(1, "bob@factory").await;
     let message = inform("bob@factory", "from nobody");
@@ -75,7 +75,7 @@ async fn more_than_the_inlet_allows_ends_the_connection() {
     let mut intruder = trespass(&platform, &there, "node-9").await;
     intruder.target(0, PROCESS_TARGET).await;
     let payload = vec![0; 64 << 10];
-    // The process continues when the room is used up. The frames lie in the inlet.
+    // The process goes on when the room is used up. The frames lie in the inlet.
     for _ in 0..100 {
         let frame = Frame::Message {
             is_signed: false,

@@ -1,4 +1,4 @@
-//! Intruders that are called: a process where the directory wrongly places an agent.
+//! Intruders that are called: the directory wrongly places an agent in their process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn answer(scene: &Scene, listener: &TcpListener) -> Intruder {
     answer_at(scene, listener, SecurityLevel::Auth).await
 }
 
-/// The same, and it says that it is at `level`.
+/// As [`answer`], but the intruder says that it is at `level`.
 async fn answer_at(scene: &Scene, listener: &TcpListener, level: SecurityLevel) -> Intruder {
     let (tcp, _) = soon(listener.accept()).await.unwrap();
     let source = CertificateSource::new(&scene.credential).unwrap();
@@ -47,7 +47,7 @@ async fn answer_at(scene: &Scene, listener: &TcpListener, level: SecurityLevel) 
     intruder
 }
 
-/// It is dialled with growing pauses, and the sender hears the reason.
+/// The process is dialled with growing pauses, and the sender learns the reason.
 #[tokio::test]
 async fn a_process_that_answers_at_another_level_is_given_up_for_that() {
     let scene = Scene::new().await;
@@ -77,14 +77,14 @@ async fn a_process_that_answers_at_another_level_is_given_up_for_that() {
     scene.unharmed().await;
 }
 
-/// The words of an intruder that wants a message for `bob`.
+/// The lie of an intruder that wants a message for `bob`.
 #[derive(Clone, Copy, PartialEq)]
 enum Lie {
     AcceptWithoutProof,
     CreditWithoutProof,
     ProofOfAnother,
     Nonsense,
-    /// The truth, as a counter-check: it holds bob's key.
+    /// The truth, as a counter-check: the intruder holds bob's key.
     None,
 }
 
@@ -95,7 +95,7 @@ enum Outcome {
     Nothing,
 }
 
-/// The fate of a message for `bob@factory`. The directory wrongly places bob in the intruder's process.
+/// The outcome of a message for `bob@factory`, if the directory wrongly places bob in the intruder's process.
 async fn fish(lie: Lie) -> Outcome {
     let scene = Scene::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

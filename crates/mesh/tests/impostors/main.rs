@@ -1,5 +1,5 @@
 //! Agents that are not who they claim to be, at level `auth`. Nothing from them is delivered, and nothing is sent to
-//! them. They are told why. Each attempt is counted and logged with the name that tried.
+//! them. They are told why. Each attempt is counted and logged under the name that tried.
 #![allow(clippy::unwrap_used)]
 
 mod alike;
@@ -106,7 +106,7 @@ async fn an_agent_that_was_unbound_is_nobody() {
 #[tokio::test]
 async fn a_proof_is_not_good_on_another_connection() {
     let scene = Scene::new().await;
-    // Mallory gets hold of a proof that was good on a connection, from an agent whose key she does not have.
+    // Mallory gets hold of a valid proof for another connection, from an agent whose key she does not have.
     let proof = {
         let mut first = scene.dial().await;
         first

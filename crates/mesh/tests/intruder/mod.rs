@@ -1,6 +1,6 @@
 //! A peer that speaks the mesh's frames but keeps none of its rules.
 
-#![allow(dead_code)] // each test binary uses its part of it
+#![allow(dead_code)] // each test binary uses a part of this module
 
 pub(crate) mod scene;
 
@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 
 pub(crate) const ALPN_AUTH: &[u8] = b"sealbus-mesh/1/auth";
 
-/// Numbers of connections, which must grow.
+/// The number of the next connection. It must grow.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -35,7 +35,7 @@ pub(crate) struct Intruder {
     greeted: bool,
 }
 
-/// The bytes of a peer, as far as tests look at them.
+/// The frames of a peer, as far as tests look at them.
 #[derive(Debug)]
 pub(crate) enum Seen {
     Accept {
@@ -159,7 +159,7 @@ impl Intruder {
         Self::dial_at(address, credential, trust, SecurityLevel::Auth).await
     }
 
-    /// The same at a level of its choice.
+    /// As [`dial`](Self::dial), at any level.
     pub(crate) async fn dial_at(
         address: SocketAddr,
         credential: &Credential,
@@ -174,7 +174,7 @@ impl Intruder {
         Ok(intruder)
     }
 
-    /// The same, under a name and level of its choice.
+    /// As [`dial`](Self::dial), under any name and at any level.
     pub(crate) async fn dial_as(
         address: SocketAddr,
         credential: &Credential,
@@ -205,7 +205,7 @@ impl Intruder {
         self.hello_in(PROTOCOL_VERSION, name, level).await
     }
 
-    /// The same in a version of its choice.
+    /// As [`dial`](Self::dial), in any version.
     pub(crate) async fn hello_in(
         &mut self,
         version: u16,
@@ -236,7 +236,7 @@ impl Intruder {
         self.send_together(std::slice::from_ref(frame)).await
     }
 
-    /// Sends frames that arrive together.
+    /// Sends frames so that they arrive together.
     pub(crate) async fn send_together(&mut self, frames: &[Frame<'_>]) -> io::Result<()> {
         let mut out = Vec::new();
         for frame in frames {
@@ -253,7 +253,7 @@ impl Intruder {
         self.stream.flush().await
     }
 
-    /// Binds an agent by its own, honest proof.
+    /// Binds an agent with an honest proof of its own.
     pub(crate) async fn bind(&mut self, handle: u32, agent: &Credential) -> io::Result<Vec<u8>> {
         let mut proof = Vec::new();
         Binding::prove(agent, &self.channel, self.role)
@@ -285,7 +285,7 @@ impl Intruder {
             .await;
     }
 
-    /// The same, unless the peer ends the connection.
+    /// As [`target`](Self::target), but returns false if the peer ends the connection.
     pub(crate) async fn opens_target(&mut self, handle: u32, name: &str) -> bool {
         if self.send(&Frame::Target { handle, name }).await.is_err() {
             return false;
@@ -338,7 +338,7 @@ impl Intruder {
         }
     }
 
-    /// Reads up to the first frame that `is_it`.
+    /// Reads up to the first frame for which `is_it` holds.
     pub(crate) async fn until(&mut self, is_it: impl Fn(&Seen) -> bool) -> Seen {
         super::support::soon(async {
             loop {

@@ -83,7 +83,7 @@ impl Scene {
         counts.into_iter().find(|(of, _)| *of == reason).unwrap().1
     }
 
-    /// The last refusal, which must be for `reason` and an attempt of `tried_by`.
+    /// Checks the last refusal: it must be for `reason` and an attempt of `tried_by`.
     pub(crate) async fn refused(&self, reason: RefusalReason, tried_by: &str) {
         soon(async {
             while self.count(reason) == 0 {

@@ -1,5 +1,5 @@
 //! Connections break under traffic, and processes vanish and come back. No message is lost, doubled or out of order
-//! without its sender being told.
+//! unless its sender is told.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ const MESSAGES: usize = 4_000;
 
 async fn send_all(outbox: &Outbox, receiver: &str) {
     for number in 0..MESSAGES {
-        // Every now and then one that goes in pieces.
+        // Every now and then a message goes in pieces.
         let filler = if number % 500 == 250 {
             200_000
         } else {
@@ -65,8 +65,8 @@ async fn talk_over_a_breaking_connection(level: SecurityLevel) {
     let heard = Arc::new(AtomicUsize::new(0));
     let progress = heard.clone();
     let breaking = tokio::spawn(async move {
-        // Pauses without a pattern make connections break in every state. On a busy machine none may live long enough
-        // for anything to arrive, so every fourth connection must carry something first.
+        // Irregular pauses make connections break in every state. On a busy machine a connection may not live long
+        // enough for anything to arrive, so every fourth one must carry something first.
         let mut state = 12_345_u64;
         let mut before = 0;
         for cut in 0_u32.. {
@@ -130,7 +130,7 @@ async fn nothing_is_lost_with_every_agent_proved() {
     talk_over_a_breaking_connection(SecurityLevel::Auth).await;
 }
 
-/// Senders, readers and links on different threads.
+/// Senders, readers and links run on different threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_is_lost_on_many_threads() {
     talk_over_a_breaking_connection(SecurityLevel::Auth).await;
@@ -165,7 +165,7 @@ async fn a_process_that_stays_away_is_given_up_and_the_senders_told() {
     let platform = Platform::new(SecurityLevel::Auth);
     let here = platform
         .process_with("node-1", |config| {
-            // Enough to come to terms on a busy machine.
+            // Long enough to agree on a session on a busy machine.
             config.give_up = Duration::from_secs(5)
         })
         .await;
@@ -211,7 +211,7 @@ async fn a_process_that_stops_reading_is_noticed() {
     let platform = Platform::new(SecurityLevel::Auth);
     let here = platform
         .process_with("node-1", |config| {
-            // Enough to come to terms on a busy machine.
+            // Long enough to agree on a session on a busy machine.
             config.keep_alive = Duration::from_millis(200);
             config.silence = Duration::from_secs(2);
             config.give_up = Duration::from_secs(5);
@@ -278,7 +278,7 @@ async fn a_process_that_starts_anew_is_another_one() {
             );
         }
         platform.directory.put("bob@factory", Location::InTransit);
-        // The process ends as if killed: it says no goodbye, and the contents of its mailboxes are lost.
+        // The process ends as if killed: it says no goodbye, and the messages in its mailboxes are lost.
         there.endpoint.shut_down(Duration::ZERO).await;
         while let Some(message) = bob_mailbox.try_recv() {
             received.push(message.message().content_text().unwrap().parse().unwrap());

@@ -31,7 +31,7 @@ pub(crate) fn text(event: &ReceivedEvent) -> String {
     message.content_text().unwrap().to_owned()
 }
 
-/// Each hears that there are the others.
+/// Tells each process of the others.
 pub(crate) fn introduce(processes: &[&Process]) {
     for process in processes {
         Channels::of(&process.bus);
@@ -339,7 +339,7 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
     assert_eq!(refusals[0].tried_by, "mallory@factory");
     assert_eq!(refusals[0].reason, RefusalReason::NotPermitted);
     assert!(subscription.try_recv().is_none());
-    // The process may announce any subscription: nothing is sent to it.
+    // The process may announce any subscription, but nothing is sent to it.
     let spying = Channels::of(&here.bus)
         .subscribe(&mallory, on("/secret"))
         .unwrap();
@@ -379,7 +379,7 @@ async fn a_channel_gets_no_less_security_than_it_asks_for() {
                 level: Some(wanted),
                 ..Qos::default()
             };
-            // When a channel is made, and for each message.
+            // The level is checked when a channel is made, and for each message.
             let made = qos.check_against(&channels.capabilities(), "mesh");
             let text = say(wanted.as_str());
             let sent = soon(channels.publish(&alice, &path("/dates"), &qos, text)).await;

@@ -16,7 +16,7 @@ struct Mesh(SecurityLevel);
 struct Processes {
     platform: Platform,
     processes: Vec<Process>,
-    /// The address that others are told to connect to.
+    /// The proxies whose addresses the other processes are told.
     proxies: Vec<Proxy>,
 }
 
@@ -137,7 +137,7 @@ impl World for Processes {
     }
 
     fn kill(&self, process: usize) -> BoxFuture<'_, ()> {
-        // No more traffic goes in or out, and nothing is announced. The other processes must find out.
+        // No more traffic goes in or out, and nothing is announced. The other processes must find out themselves.
         self.proxies[process].close();
         self.break_connections();
         let endpoint = &self.processes[process].endpoint;

@@ -1,5 +1,5 @@
-//! Agents that have left: their unread messages go back to the senders, their own messages still arrive, and the link keeps
-//! nothing of them.
+//! Agents that have left: their unread messages go back to the senders, their own messages still arrive, and the link
+//! keeps nothing of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +112,7 @@ async fn what_a_sender_said_before_it_left_follows_a_receiver_that_moves() {
         let (_bob, mut bobs) = platform.agent(&there, "bob@factory");
         soon(alice.send(inform("bob@factory", 0))).await.unwrap();
         soon(bobs.recv()).await.unwrap();
-        // Bob has left before these arrive, and alice before she could hear of it.
+        // Bob has left before these arrive, and alice before she could be told.
         assert!(bobs.drain().is_empty());
         there.bus.detach("bob@factory");
         for number in 1..=20 {

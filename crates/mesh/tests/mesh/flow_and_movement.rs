@@ -9,7 +9,7 @@ use sealbus_bus::{Location, MailboxLimits, Outbox, ProcessEndpoint, Provenance, 
 use sealbus_seal::{Identity, SecurityLevel};
 use tokio::runtime::Handle;
 
-/// Sends until there is no room for good. Returns the number of messages taken.
+/// Sends until there is no more room. Returns the number of messages taken.
 async fn fill(outbox: &Outbox, receiver: &str) -> usize {
     let mut sent = 0;
     let mut refused_in_a_row = 0;
@@ -114,7 +114,7 @@ async fn many_senders_of_one_receiver_all_get_their_turn() {
                 outbox
             }));
         }
-        // The tasks of the process continue without its value.
+        // The tasks of the process go on without its value.
         std::mem::forget(process);
     }
     let mut next = std::collections::HashMap::<String, u32>::new();
@@ -141,7 +141,7 @@ async fn a_long_message_does_not_stop_the_others() {
     let (alice, _alice_mailbox) = platform.agent(&here, "alice@factory");
     let (_bulk, mut bulk_mailbox) = platform.agent(&there, "bulk@factory");
     let (_quick, mut quick_mailbox) = platform.agent(&there, "quick@factory");
-    // Both are known before the race.
+    // Both receivers are known before the race.
     for name in ["bulk@factory", "quick@factory"] {
         alice.send(inform(name, "hello")).await.unwrap();
     }
@@ -180,7 +180,7 @@ async fn move_under_traffic() {
     ];
     let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
     let (local, mut local_mailbox) = platform.agent(&homes[0], "local@factory");
-    // The agent is not there yet, but known.
+    // The agent is known, but not there yet.
     platform.directory.put("nomad@factory", Location::InTransit);
     const MESSAGES: usize = 5_000;
     let send_all = |outbox: Outbox| async move {
@@ -208,7 +208,7 @@ async fn move_under_traffic() {
     'life: loop {
         let home = &homes[moves % 2];
         let credential = platform.authority.agent(name);
-        // The messages it brought along come first.
+        // The messages that it brought along come first.
         let unread = std::mem::take(&mut carried);
         let (_nomad, mut mailbox) = home
             .bus
@@ -272,7 +272,7 @@ async fn certificates_are_renewed_under_open_connections() {
                     links.first().map_or(0, |link| link.connections)
                 };
                 let before = connections();
-                // The agents' and, on both sides, the processes'.
+                // The certificates of the agents and, on both sides, of the processes.
                 here.bus
                     .set_credential("alice@factory", platform.authority.agent("alice@factory"))
                     .unwrap();
@@ -287,7 +287,7 @@ async fn certificates_are_renewed_under_open_connections() {
                         .set_process_credential(&credential)
                         .unwrap();
                 }
-                // The connection is opened again for the certificate, while messages flow.
+                // The connection is opened again for the new certificate, while messages flow.
                 soon(async {
                     while connections() == before {
                         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -407,7 +407,7 @@ async fn an_agent_that_ends_is_reported() {
             .contains("bob@factory")
     );
 
-    // The directory says that it is there, and it is not.
+    // The directory wrongly says that the agent is there.
     let (_carol, carol_mailbox) = platform.agent(&there, "carol@factory");
     alice.send(inform("carol@factory", "hello")).await.unwrap();
     drop(carol_mailbox);

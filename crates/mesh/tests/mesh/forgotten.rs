@@ -7,7 +7,7 @@ use sealbus_seal::SecurityLevel;
 use crate::support::proxy::Proxy;
 use crate::support::{Platform, Process, inform, soon};
 
-/// Breaks the only connection between two processes once nothing is under way.
+/// Breaks the only connection between two processes when nothing is under way.
 async fn part(here: &Process, there: &Process, proxy: &Proxy) {
     let pause = || tokio::time::sleep(Duration::from_millis(5));
     let link = |process: &Process| process.endpoint.links().remove(0);
@@ -29,7 +29,7 @@ async fn nothing_is_sent_over_a_link_that_was_forgotten() {
     let here = platform
         .process_with("node-1", |config| {
             config.links = 1;
-            // One attempt must do.
+            // One attempt must be enough.
             config.redial = (Duration::from_secs(3600), Duration::from_secs(3600));
         })
         .await;

@@ -23,7 +23,7 @@ async fn a_publisher_that_leaves_in_order_loses_no_event_of_a_group() {
         let publishing = channels.publish(&alice, &channel, &qos, say(number));
         soon(publishing).await.unwrap();
     }
-    // Bob has one, and asks for no other. The rest would be lost with Alice.
+    // Bob has one event, and asks for no other. The rest would be lost with Alice.
     soon(async {
         loop {
             let left = channels.undelivered("alice@factory");
@@ -67,7 +67,7 @@ async fn a_process_that_ends_waits_for_a_receiver_without_room() {
         address: there.endpoint.local_address(),
     });
     platform.directory.put("bob@factory", place);
-    // The first one takes all of his room.
+    // The first message takes all of bob's room.
     alice
         .try_send(inform("bob@factory", "x".repeat(150_000)))
         .unwrap();
@@ -84,7 +84,7 @@ async fn a_process_that_ends_waits_for_a_receiver_without_room() {
     .await;
     let ending = here.endpoint.shut_down(Duration::from_secs(600));
     let reading = async {
-        // It has begun to end.
+        // The process has begun to end.
         tokio::time::sleep(Duration::from_millis(50)).await;
         soon(bobs.recv()).await.unwrap();
         let last = soon(bobs.recv()).await.unwrap().into_message();

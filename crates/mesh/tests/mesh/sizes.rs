@@ -1,4 +1,4 @@
-//! Two processes that do not take messages of the same length.
+//! Two processes that accept messages of different lengths.
 
 use sealbus_bus::{Mailbox, Outbox};
 use sealbus_fipa::Performative;
@@ -28,7 +28,7 @@ async fn what_the_other_process_does_not_take_is_refused_and_holds_nothing_up() 
     let (alice, mut answers) = platform.agent(&here, "alice@factory");
     let (bob, mut mailbox) = platform.agent(&there, "bob@factory");
     let long = "x".repeat(200_000);
-    // Before the other process has said what it takes, and after.
+    // Before the other process has told its limit, and after.
     for number in 0..3 {
         let told = refused(&alice, &mut answers, "bob@factory", &long).await;
         assert!(told.contains("100000"), "{told}");
@@ -37,7 +37,7 @@ async fn what_the_other_process_does_not_take_is_refused_and_holds_nothing_up() 
         let heard = soon(mailbox.recv()).await.unwrap().into_message();
         assert_eq!(heard.content_text(), Some(&*said));
     }
-    // The other process sends no longer messages either.
+    // The other process does not send longer messages either.
     let told = refused(&bob, &mut mailbox, "alice@factory", &long).await;
     assert!(told.contains("100000"), "{told}");
     let refusals = |process: &crate::support::Process| process.bus.refusals().total();

@@ -1,4 +1,4 @@
-//! The refusals of the mesh: they are reported on both sides, with the reason, without disturbing other agents.
+//! The refusals of the mesh: both sides report them, with the reason, and other agents are not disturbed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -70,7 +70,7 @@ async fn turned_away(
     .await
 }
 
-/// A pair of agents that talk. A further call checks that they still can.
+/// Lets a pair of agents talk. A further call checks that they still can.
 async fn still_talks(platform: &Platform, here: &Process, there: &Process, round: usize) {
     let names = (
         format!("ann-{round}@factory"),
@@ -93,13 +93,13 @@ async fn a_forged_sender() {
     let (_alice, _) = platform.agent(&there, "alice@factory");
     let (eve, mut eve_mailbox) = platform.agent(&here, "eve@factory");
     let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
-    // Her own bus does not do it for her.
+    // Her own bus refuses to send it.
     let forged = inform("bob@factory", "pay eve").with_sender(Aid::new("alice@factory").unwrap());
     assert!(matches!(
         eve.send(forged.clone()).await,
         Err(SendError::ForgedSender { .. })
     ));
-    // Eve goes around the bus, as a program that speaks the protocol itself can.
+    // Eve bypasses the bus, as a program can that speaks the protocol itself.
     let mut payload = Vec::new();
     bitefficient::encode(&forged, &mut payload).unwrap();
     let letter = Returned {
@@ -170,7 +170,7 @@ async fn a_receiver_that_is_revoked_while_the_link_is_down_gets_nothing_more() {
             pause().await;
         }
         deny(&platform, &here, "bob@factory");
-        // The link has something to say about it, and cannot yet.
+        // The link should report it, and cannot yet.
         while link(&here).unacknowledged == 0 {
             pause().await;
         }
@@ -186,7 +186,7 @@ async fn a_receiver_that_is_revoked_while_the_link_is_down_gets_nothing_more() {
     still_talks(&platform, &here, &there, 0).await;
 }
 
-/// The sender's process knows the certificate that the receiver has now, and not only the one that it showed first.
+/// The sender's process knows the present certificate of the receiver, and not only the one that was shown first.
 #[tokio::test]
 async fn a_receiver_whose_renewed_certificate_is_revoked_gets_nothing_more() {
     let platform = Platform::new(SecurityLevel::Auth);
@@ -216,7 +216,7 @@ async fn a_receiver_whose_renewed_certificate_is_revoked_gets_nothing_more() {
     assert!(bob_mailbox.try_recv().is_none());
 }
 
-/// Its sender hears of it, and its room comes back. A bus of this version sends no such message by itself.
+/// The sender is told, and its room comes back. A bus of this version never sends such a message itself.
 #[tokio::test]
 async fn what_the_receiver_cannot_read() {
     let platform = Platform::new(SecurityLevel::Auth);
@@ -231,7 +231,7 @@ async fn what_the_receiver_cannot_read() {
         .with_user_defined("X-deep", deep);
     let mut payload = Vec::new();
     bitefficient::encode(&message, &mut payload).unwrap();
-    // More in all than the other process may write at a time.
+    // All of them together exceed the amount that the other process may write at a time.
     for _ in 0..40 {
         let letter = Returned {
             sender: alice.agent().clone(),
@@ -254,7 +254,7 @@ async fn an_expired_certificate_delivers_nothing_more() {
     let here = platform.process("node-1").await;
     let there = platform.process("node-2").await;
     let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
-    // The certificate expired by more than the clock tolerance. A wrong clock at the CA makes such certificates.
+    // The certificate expired by more than the clock tolerance. A CA with a wrong clock makes such certificates.
     let name = "late@factory";
     let identity = Identity::from_agent_name(name).unwrap();
     let credential = platform
@@ -269,7 +269,7 @@ async fn an_expired_certificate_delivers_nothing_more() {
         notice.content_text()
     );
     assert!(bob_mailbox.try_recv().is_none());
-    // With a renewed certificate the agent continues, on the same connection.
+    // With a renewed certificate the agent goes on, on the same connection.
     here.bus
         .set_credential(name, platform.authority.agent(name))
         .unwrap();
@@ -322,7 +322,7 @@ async fn a_process_at_another_level() {
         platform.level = theirs;
         let there = platform.process("node-2").await;
         let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
-        // Both sides say it.
+        // Both sides report it.
         turned_away(&alice, &mut alice_mailbox, "bob@factory", |notice| {
             count(&there, RefusalReason::LevelMismatch) > 0
                 && (count(&here, RefusalReason::LevelMismatch) > 0
@@ -385,7 +385,7 @@ async fn messages_over_the_limit_and_to_nobody() {
     alice.send(inform("nobody@factory", "hello")).await.unwrap();
     let notice = soon(alice_mailbox.recv()).await.unwrap().into_message();
     assert!(notice.content_text().unwrap().contains("nobody@factory"));
-    // Running work continues.
+    // Running work goes on.
     alice
         .send(inform("bob@factory", "short again"))
         .await

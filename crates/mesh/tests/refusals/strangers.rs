@@ -1,4 +1,4 @@
-//! Connections unlike those of a process of the platform.
+//! Connections that are unlike those of a process of the platform.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{count, still_talks, turned_away, until_refused};
 async fn bytes_that_are_not_the_protocol() {
     for level in [SecurityLevel::None, SecurityLevel::Auth] {
         let platform = Platform::new(level);
-        // Long enough for honest ones on a busy machine.
+        // Long enough for honest connections on a busy machine.
         let quick = |config: &mut sealbus_mesh::MeshConfig| {
             config.handshake_time = Duration::from_secs(2);
             config.unproved_connections = 8;
@@ -40,15 +40,15 @@ async fn bytes_that_are_not_the_protocol() {
         ];
         let strangers = garbage.map(|garbage| async move {
             let mut stranger = TcpStream::connect(address).await.unwrap();
-            // The connection may be gone before all is written.
+            // The connection may be gone before everything is written.
             let _ = stranger.write_all(&garbage).await;
             let mut answer = Vec::new();
-            // The connection is closed at the latest when the time for the greeting is over.
+            // The connection is closed when the time for the greeting is over, or earlier.
             let _ = soon(stranger.read_to_end(&mut answer)).await;
             assert!(answer.len() < 1000);
         });
         futures_util::future::join_all(strangers).await;
-        // Silent connections do not keep others out for longer than the greeting may take.
+        // Silent connections do not keep out others for longer than the greeting may take.
         let mut silent = Vec::new();
         for _ in 0..20 {
             silent.push(TcpStream::connect(address).await.unwrap());
@@ -87,7 +87,7 @@ async fn a_peer_that_breaks_the_rules_is_cut_off_alone() {
                 payload: b"x",
             }
             .encode(0, &mut out),
-            // A handle far beyond.
+            // A handle far beyond the others.
             1 => Frame::Target {
                 handle: u32::MAX,
                 name: "bob@factory",
@@ -99,7 +99,7 @@ async fn a_peer_that_breaks_the_rules_is_cut_off_alone() {
                 name: "bob@factory",
             }
             .encode(7, &mut out),
-            // More than was allowed.
+            // More than the credit allows.
             3 => {
                 Frame::Bind {
                     handle: 0,
@@ -147,7 +147,7 @@ async fn a_peer_that_breaks_the_rules_is_cut_off_alone() {
     still_talks(&platform, &here, &there, 1).await;
 }
 
-/// Believes everybody, as an attacker does.
+/// Trusts everybody, as an attacker does.
 #[derive(Debug)]
 struct Credulous;
 

@@ -8,7 +8,7 @@ use super::check_elsewhere;
 use super::support::proxy::Proxy;
 use super::support::{Platform, inform, soon};
 
-/// Signed messages between others, short and long, for two receivers, over connections that break.
+/// Signed messages among others, short and long, for two receivers, over connections that break.
 #[tokio::test]
 async fn signed_messages_keep_their_place_among_others() {
     const MESSAGES: u32 = 600;

@@ -19,7 +19,7 @@ use super::{
     LEVEL, Signature, check_statement, delegate, milliseconds, signer, signer_with, statement,
 };
 
-/// As [`check_elsewhere`](super::check_elsewhere), for what came over a channel.
+/// As [`check_elsewhere`](super::check_elsewhere), for an event from a channel.
 fn check_event(authority: &Authority, event: &ReceivedEvent) -> Proof {
     let receiver = match &event.header.mechanism {
         Mechanism::Message { receiver } => Some(&**receiver),
@@ -40,7 +40,7 @@ async fn every_event_has_evidence_that_others_can_check() {
     everything_is_signed(LEVEL, "exactly-once,ordered,priority=7,expiry=1h").await;
 }
 
-/// The same where the platform does not ask for it, and the publisher does.
+/// The same, where the publisher asks for it and the platform does not.
 #[tokio::test]
 async fn every_event_of_a_signed_channel_has_evidence_that_others_can_check() {
     everything_is_signed(SecurityLevel::Auth, "priority=7,expiry=1h,level=signed").await;
@@ -146,7 +146,7 @@ async fn signed_events_keep_their_place_among_others() {
     assert_eq!(there.bus.refusals().total(), 0);
 }
 
-/// A message that is marked as signed waits for its proof, also where the platform asks for none.
+/// A message that is marked as signed waits for its proof, even where the platform asks for none.
 #[tokio::test]
 async fn a_mark_without_a_proof_gets_nothing_through() {
     let scene = Scene::at(SecurityLevel::Auth).await;
@@ -178,7 +178,7 @@ async fn a_mark_without_a_proof_gets_nothing_through() {
         intruder.until(is_returned(RefusalReason::NotProved)).await;
         refused += 1;
         assert_eq!(scene.count(RefusalReason::NotProved), refused);
-        // A direct message, too.
+        // The same holds for a direct message.
         let mut payload = Vec::new();
         bitefficient::encode(&from("mallory@factory"), &mut payload).unwrap();
         let says = Frame::Message {
@@ -200,7 +200,7 @@ async fn a_mark_without_a_proof_gets_nothing_through() {
     scene.unharmed().await;
 }
 
-/// The frame of an event, and the hash of what its publisher states.
+/// The frame of an event, and the hash of its publisher's statement.
 fn event(channel: &str, message: &AclMessage) -> (Vec<u8>, Hash) {
     let header = ChannelHeader::new(
         Mechanism::Event,
@@ -253,7 +253,7 @@ async fn an_event_without_its_publishers_proof_is_refused() {
         }
     }
     assert_eq!(scene.count(RefusalReason::NotProved), 6);
-    // With the right proof, it is the inlet that judges it.
+    // If the proof is right, the inlet judges the event.
     let mut intruder = scene.ready(&mallory).await;
     assert!(intruder.opens_target(1, PROCESS_TARGET).await);
     let (sender, target) = (0, 1);
@@ -267,7 +267,7 @@ async fn an_event_without_its_publishers_proof_is_refused() {
     intruder.send(&brings).await.unwrap();
     delegate(&mut intruder, 0, &own).await;
     intruder.send(&prove(right).frame()).await.unwrap();
-    // An event that is never proved ends its connection, with the target or with its publisher.
+    // An event that is never proved ends its connection when the target or the publisher ends.
     for end in [
         Frame::CloseTarget { target: 1 },
         Frame::Unbind { handle: 0 },

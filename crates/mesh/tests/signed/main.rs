@@ -1,5 +1,5 @@
 //! Level `signed`: a delivered message has its author's proof, which others can check. A message without a proof, or
-//! with a wrong one, is refused by name.
+//! with a wrong one, is refused, and its author is named.
 #![allow(clippy::unwrap_used)]
 
 mod direct;
@@ -71,7 +71,7 @@ struct Signature {
 }
 
 impl Signature {
-    /// These senders, by their handles, say this.
+    /// The signature of these senders, each given by its handle, for these statements.
     fn of(said: &[(u32, &Signer, &[Hash])]) -> Self {
         let mut batch = Batch::new(said[0].1.key().clone());
         let authors = said.iter().map(|(sender, signer, statements)| {
@@ -86,12 +86,12 @@ impl Signature {
         }
     }
 
-    /// The sender 0 says this.
+    /// The signature of sender 0 for this statement.
     fn alone(signer: &Signer, statement: Hash) -> Self {
         Self::of(&[(0, signer, &[statement])])
     }
 
-    /// The process of the sender 0 could not sign.
+    /// Says that the process of sender 0 could not sign.
     fn missing() -> Self {
         Self {
             time: 0,
@@ -132,7 +132,7 @@ async fn say(intruder: &mut Intruder, message: &AclMessage, signature: &Signatur
     intruder.send(&signature.frame()).await.unwrap();
 }
 
-/// Checks the evidence as an outsider does: with the platform's root certificate and nothing else.
+/// Checks the evidence as an outsider does: with only the platform's root certificate.
 fn check_elsewhere(authority: &Authority, receiver: &str, message: &ReceivedMessage) -> Proof {
     let said = statement_of(receiver, &message.to_bytes().unwrap());
     check_statement(authority, said, message)
@@ -168,7 +168,7 @@ async fn every_message_has_evidence_that_others_can_check() {
         let (outbox, mailbox) = platform.agent(&there, &name);
         receivers.push((name, outbox, mailbox));
     }
-    // Batches of several senders and receivers, and a long message between them.
+    // Batches of several senders and receivers, with a long message between them.
     for number in 0..700 {
         for outbox in [&first, &second] {
             let mut message = inform("receiver-0@factory", number);
@@ -222,7 +222,7 @@ async fn a_message_without_a_proof_is_not_delivered() {
     scene
         .refused(RefusalReason::NotProved, "mallory@factory")
         .await;
-    // No proof comes, and the target ends: the connection ends.
+    // No proof comes, and the target ends: this ends the connection.
     intruder.message(0, 0, &message).await.unwrap();
     let close = Frame::CloseTarget { target: 0 };
     intruder.send(&close).await.unwrap();
@@ -232,14 +232,14 @@ async fn a_message_without_a_proof_is_not_delivered() {
     intruder.message(0, 0, &message).await.unwrap();
     intruder.send(&Frame::Unbind { handle: 0 }).await.unwrap();
     intruder.until_end().await;
-    // The messages that wait for proofs are bounded.
+    // The number of messages that wait for proofs is limited.
     let mut intruder = scene.ready(&mallory).await;
     while intruder.message(0, 0, &message).await.is_ok() {}
     intruder.until_end().await;
     scene.unharmed().await;
 }
 
-/// An attacker's wrong proofs cost [`WRONG_SIGNATURES`] checks, then its connection.
+/// An attacker's wrong proofs cost [`WRONG_SIGNATURES`] checks, and then its connection.
 #[tokio::test]
 async fn ten_thousand_wrong_proofs_end_one_connection_and_disturb_nobody() {
     let mut scene = Scene::at(LEVEL).await;
@@ -277,13 +277,13 @@ async fn ten_thousand_wrong_proofs_end_one_connection_and_disturb_nobody() {
     soon(async { tokio::join!(attack, talk, listen) }).await;
     intruder.until_end().await;
     let checked = scene.count(RefusalReason::NotProved);
-    // One more may be checked for each second that the attack took.
+    // One more check is allowed for each second that the attack took.
     assert!(checked >= u64::from(WRONG_SIGNATURES), "{checked}");
     assert!(checked < 10_000, "{checked} of {sent}");
     scene.unharmed().await;
 }
 
-/// A proof is on its way while its author gets a new certificate, and connections break.
+/// Proofs are under way while their author gets a new certificate, and while connections break.
 #[tokio::test]
 async fn proofs_outlive_the_certificates_and_connections_they_were_made_with() {
     let platform = Platform::new(LEVEL);

@@ -1,4 +1,4 @@
-//! A hostile process tries sealed messages: the one that arrives sealed, whole and signed is delivered alone.
+//! A hostile process tries sealed messages. Only the one that arrives sealed, whole and signed is delivered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ fn begin(key: &EncryptionPublicKey, sender: &str, receiver: &str) -> SealedRow {
     SealedRow::begin(key, sender, receiver, Instant::now()).unwrap()
 }
 
-/// The next message of a row as it travels; all but the first without the row's secret.
+/// The next message of a row as it is sent. Only the first contains the row's secret.
 fn sealed(row: &mut SealedRow, message: &AclMessage) -> AclMessage {
     let sealed = row.seal(message).unwrap();
     sealed.went_over(SessionNumber::next());
@@ -197,8 +197,8 @@ async fn where_all_is_sealed_only_the_platform_writes_in_the_clear() {
     }
 }
 
-/// A hostile process names rows that nobody knows, as often as it likes. It gets its messages back, and those behind them,
-/// as from an agent that moves: nothing is opened, and no other row is forgotten.
+/// A hostile process names rows that nobody knows, as often as it likes. It gets these messages and all later ones
+/// back, as from an agent that moves: nothing is opened, and no other row is forgotten.
 #[tokio::test]
 async fn messages_of_an_unknown_row_go_back_in_their_order_and_come_again_with_its_secret() {
     let mut scene = Scene::at(SecurityLevel::Signed).await;
@@ -230,7 +230,7 @@ async fn messages_of_an_unknown_row_go_back_in_their_order_and_come_again_with_i
     assert_eq!(sealer.opened.lock().count(), 1);
     assert!(scene.mailbox.try_recv().is_none());
     assert_eq!(scene.process.bus.refusals().total(), 0);
-    // The same over another target, whole, and the row that was known all along.
+    // The same over another target: the whole message, and the row that was known all along.
     assert!(intruder.opens_target(50, VICTIM).await);
     let mut row = begin(&public, "mallory@factory", VICTIM);
     let again = [
@@ -244,7 +244,7 @@ async fn messages_of_an_unknown_row_go_back_in_their_order_and_come_again_with_i
     }
 }
 
-/// Two honest processes: what one sends sealed, the other forgets.
+/// Two honest processes: one forgets the secrets of what the other sends sealed.
 #[tokio::test]
 async fn what_a_receiver_has_forgotten_comes_again_and_nothing_is_lost_doubled_or_reordered() {
     let platform = Platform::new(SecurityLevel::Signed);
@@ -269,7 +269,7 @@ async fn what_a_receiver_has_forgotten_comes_again_and_nothing_is_lost_doubled_o
             let message = inform("bob@factory", round * 25 + number);
             alice.send(message).await.unwrap();
         }
-        // Some of them are on their way, or in the mailbox.
+        // Some of the messages are under way, or in the mailbox.
         *receiver.opened.lock() = OpenedRows::default();
         while heard.len() < round * 25 {
             let received = soon(mailbox.recv()).await.unwrap();
@@ -362,7 +362,7 @@ async fn sealed_messages_follow_an_agent_that_moves_once_and_in_order() {
     assert!(failures.try_recv().is_none() && local_failures.try_recv().is_none());
 }
 
-/// Sends a message, with a proof behind it if the message is marked as signed.
+/// Sends a message, and its proof if it is marked as signed.
 async fn say(
     intruder: &mut super::intruder::Intruder,
     message: &AclMessage,

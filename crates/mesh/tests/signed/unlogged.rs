@@ -1,4 +1,4 @@
-//! An attacker that holds the CA's key, and enters nothing in the issuance log.
+//! An attacker that holds the CA's key, and enters nothing into the issuance log.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Signatures and delegations in which something is wrong.
+//! Signatures and delegations with faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::{
     LEVEL, Signature, check_elsewhere, delegate, key, proof, say, signer, signer_with, statement,
 };
 
-/// Bits of the signature, of the time, and of an author's entry.
+/// Changes bits of the signature, of the time, and of an author's entry.
 #[tokio::test]
 async fn a_proof_in_which_a_bit_was_changed_is_refused() {
     let scene = Scene::at(LEVEL).await;
@@ -123,7 +123,7 @@ async fn a_proof_of_something_else_is_refused() {
     scene.unharmed().await;
 }
 
-/// A signature covers the messages before it that have none, in their order, and no others.
+/// A signature covers the messages before it that have none, in order, and no others.
 #[tokio::test]
 async fn a_proof_of_other_messages_than_came_ends_the_connection() {
     let scene = Scene::at(LEVEL).await;
@@ -208,10 +208,10 @@ async fn a_delegation_of_something_else_is_refused() {
         }
         say(&mut intruder, &message, &proof(&own, &message)).await;
         intruder.until(is_returned(RefusalReason::NotProved)).await;
-        // The delegation itself is counted, if it is wrong, and the message.
+        // The wrong delegation itself is counted, and so is the message.
         assert!(scene.count(RefusalReason::NotProved) > before, "{what}");
     }
-    // Bytes that are no delegation end the connection.
+    // Bytes that are not a delegation end the connection.
     let mut intruder = scene.ready(&mallory).await;
     let frame = Frame::Delegate {
         handle: 0,
@@ -239,8 +239,8 @@ async fn what_a_revoked_author_signed_is_refused() {
     scene.unharmed().await;
 }
 
-/// Two agents of one process speak in one batch. One of them is not believed: revoked before it was bound, or after that;
-/// without a delegation, or with one to another key.
+/// Two agents of one process sign in one batch. One of them is not believed: it was revoked before or after it was
+/// bound, or has no delegation, or one to another key.
 #[tokio::test]
 async fn an_author_that_is_not_believed_harms_nobody_else_in_its_batch() {
     for (what, reason) in [
@@ -306,7 +306,7 @@ async fn an_author_that_is_not_believed_harms_nobody_else_in_its_batch() {
     }
 }
 
-/// Nobody can tell what was signed in a batch if a certificate in it is unknown.
+/// Nobody can tell what was signed in a batch if one of its certificates is unknown.
 #[tokio::test]
 async fn a_batch_with_a_certificate_that_was_not_shown_is_refused() {
     let scene = Scene::at(LEVEL).await;
@@ -330,7 +330,7 @@ async fn a_batch_with_a_certificate_that_was_not_shown_is_refused() {
     scene.unharmed().await;
 }
 
-/// Signatures belong to the messages of one connection: a batch that is sent again on another one proves nothing new.
+/// A signature belongs to the messages of one connection: a batch that is sent again on another one proves nothing new.
 #[tokio::test]
 async fn a_batch_of_a_former_process_is_refused() {
     let mut scene = Scene::at(LEVEL).await;
@@ -355,8 +355,8 @@ async fn a_batch_of_a_former_process_is_refused() {
     scene.unharmed().await;
 }
 
-/// A certificate may have ended, or be refused for another reason, when it is shown again. It still counts for what is
-/// signed under it.
+/// A certificate may have ended, or be refused for another reason, when it is shown again. It still counts for messages
+/// that were signed under it.
 #[tokio::test]
 async fn a_certificate_that_was_believed_counts_after_it_is_refused() {
     let mut scene = Scene::at(LEVEL).await;
@@ -382,7 +382,7 @@ async fn a_certificate_that_was_believed_counts_after_it_is_refused() {
     scene.unharmed().await;
 }
 
-/// Peers of an older version are refused by name.
+/// Peers of an older version are refused, with the reason.
 #[tokio::test]
 async fn an_older_protocol_is_refused_by_name() {
     let scene = Scene::at(LEVEL).await;

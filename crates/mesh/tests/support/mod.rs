@@ -78,7 +78,7 @@ impl Authority {
         Arc::new(Credential::new(key, self.issue(&grant, &request, validity)).unwrap())
     }
 
-    /// Certifies an agent as somebody does that has the CA's key: no log has the certificate. It comes with this proof.
+    /// Certifies an agent as an attacker does that holds the CA's key: no log has the certificate. It comes with this proof.
     pub fn secretly(&self, name: &str, proof: Option<&[u8]>) -> Arc<Credential> {
         let key = KeyPair::generate().unwrap();
         let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
@@ -97,7 +97,7 @@ impl Authority {
         Arc::new(Credential::new(key, chain).unwrap())
     }
 
-    /// Issues a certificate and enters it in a log of its own.
+    /// Issues a certificate and enters it into a log of its own.
     fn issue(
         &self,
         grant: &Grant,
@@ -140,12 +140,12 @@ impl Resolver for Directory {
     }
 }
 
-/// Several processes of one platform, in this one.
+/// Several processes of one platform, all in this process.
 pub struct Platform {
     pub authority: Authority,
     pub level: SecurityLevel,
     pub directory: Arc<Directory>,
-    /// The authority that the platform's processes trust, if it is not their own.
+    /// The authority that the platform's processes trust, if not their own.
     pub trusted: Option<Arc<Trust>>,
 }
 
@@ -202,7 +202,7 @@ impl Platform {
             _ => MeshSecurity::Auth(security()),
         };
         let mut config = BusConfig::new(self.authority.platform.clone());
-        // No process is given up because the machine is busy.
+        // A busy machine must not cause a process to be given up.
         config.hold_time = Duration::from_secs(120);
         let bus = Bus::new(config, tokio::runtime::Handle::current());
         let mut config = MeshConfig::new(
@@ -226,7 +226,7 @@ impl Platform {
         self.agent_behind(process, name, process.endpoint.local_address())
     }
 
-    /// The same, but the directory holds another address, such as that of a proxy.
+    /// As [`agent`](Self::agent), but the directory has another address, such as that of a proxy.
     pub fn agent_behind(
         &self,
         process: &Process,
@@ -253,7 +253,7 @@ pub fn inform(receiver: &str, content: impl ToString) -> AclMessage {
         .with_content(content.to_string())
 }
 
-/// Fails the test if the future takes unreasonably long, instead of hanging for ever.
+/// Fails the test if the future takes unreasonably long, so that it does not hang for ever.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(180), future)
         .await
@@ -267,7 +267,7 @@ pub fn denial(at: Timestamp) -> sealbus_seal::denylist::Denial {
     }
 }
 
-/// The hello of a process that speaks the protocol by itself.
+/// The hello of a process that speaks the protocol itself.
 pub fn hello_of(process: &str) -> sealbus_mesh::frame::Hello<'_> {
     sealbus_mesh::frame::Hello {
         version: sealbus_mesh::frame::PROTOCOL_VERSION,

@@ -8,7 +8,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// Passes bytes on until told to break all connections.
+/// Passes bytes on until it is told to break all connections.
 pub struct Proxy {
     pub address: SocketAddr,
     cut: Arc<Notify>,
@@ -51,13 +51,13 @@ impl Proxy {
         self.cut.notify_waiters();
     }
 
-    /// Breaks them, and ends new ones at once.
+    /// Breaks all connections, and ends new ones at once.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.cut();
     }
 
-    /// Takes connections again.
+    /// Accepts connections again.
     pub fn open(&self) {
         self.closed.store(false, Ordering::Relaxed);
     }

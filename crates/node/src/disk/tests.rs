@@ -8,7 +8,7 @@ use sealbus_control::node::{LogPosition, MasterRequest};
 /// Far longer than anything takes.
 const LONG: Duration = Duration::from_secs(600);
 const LIMIT: u64 = 1 << 20;
-/// A program that writes on and on.
+/// A program that keeps writing.
 const FILL: &str =
     "while :; do dd if=/dev/zero bs=65536 count=1 status=none >>\"$SEALBUS_FOLDER/big\"; done";
 

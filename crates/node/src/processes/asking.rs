@@ -1,4 +1,4 @@
-//! The agents that the processes of a node asked for.
+//! The agents that the processes of a node have asked for.
 
 use sealbus_control::rpc::RpcCaller;
 use sealbus_control::{DirectoryChange, Fault};
@@ -20,7 +20,7 @@ impl Processes {
         entries.iter().filter_map(changed).collect()
     }
 
-    /// Notes that a process asked for an agent. Returns the agent that is forgotten for it.
+    /// Notes that a process asked for an agent. Returns the agent that is forgotten to make room.
     ///
     /// # Errors
     /// If the process has ended.

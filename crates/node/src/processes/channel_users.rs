@@ -5,29 +5,29 @@ use sealbus_control::rpc::RpcCaller;
 
 use super::Processes;
 
-/// A process's use of channels.
+/// How a process uses channels.
 #[derive(Debug)]
 pub(crate) enum Channels {
-    /// Its agents use none, as far as it has said.
+    /// Its agents do not use channels, as far as it has said.
     Unused,
-    /// They do, and the process is to hear of the others.
+    /// Its agents use channels, and it must be told of the others.
     Used,
-    /// It was told of the others, and hears the news of them.
+    /// It was told of the others, and is sent news of them.
     Told(Hearing),
 }
 
-/// The news of the others that a process was told, and has heard.
+/// The news of the others that a process was sent, and has confirmed.
 #[derive(Debug, Default)]
 pub(crate) struct Hearing {
-    /// The revision of the directory with the latest news that it was told.
+    /// The revision of the directory with the latest news that it was sent.
     told: u64,
-    /// The revision up to which it has heard all news.
+    /// The revision up to which it has confirmed all news.
     heard: u64,
-    /// It may lack news, and must be told of all others again.
+    /// Whether it may lack news, and must be told of all others again.
     lacks_others: bool,
-    /// A task waits until it has heard.
+    /// Whether a task waits until it has confirmed the news.
     is_awaited: bool,
-    /// It did not say in time that it has heard. Nobody waits for it until it does.
+    /// Whether it did not confirm in time. Nobody waits for it until it does.
     is_silent: bool,
 }
 
@@ -87,21 +87,21 @@ impl Processes {
         })
     }
 
-    /// Whether a process hears of the others that use channels.
+    /// Whether a process is sent news of the others that use channels.
     pub(crate) fn is_told_of_others(&self, process: &str) -> bool {
         self.with(process, |entry| entry.channels.hearing().is_some())
             .unwrap_or(false)
     }
 
-    /// Whether a process that uses channels is to be told of all others.
+    /// Whether a process that uses channels must be told of all others.
     pub(crate) fn lacks_others(&self, process: &str) -> bool {
         let lacks = |channels: &Channels| channels.hearing().is_none_or(|it| it.lacks_others);
         self.with(process, |entry| lacks(&entry.channels))
             .unwrap_or(false)
     }
 
-    /// Notes that a process is told of all others that use channels, and returns the connection to it. Over a later
-    /// connection it hears of them when it comes back.
+    /// Notes that a process is being told of all others that use channels, and returns the connection to it. On a later
+    /// connection it is told when it comes back.
     pub(crate) fn is_to_hear_of_others(&self, process: &str) -> Option<RpcCaller> {
         let connection = self.with(process, |entry| {
             if !matches!(entry.channels, Channels::Told(_)) {
@@ -117,7 +117,7 @@ impl Processes {
         let _ = self.with(process, |entry| {
             if let Some(hearing) = entry.channels.hearing_mut() {
                 hearing.heard = match hearing.told {
-                    // Its publishers themselves wait until it has heard of all others.
+                    // Its own publishers wait until it knows all others.
                     0 => revision,
                     _ => hearing.heard.min(revision.saturating_sub(1)),
                 };
@@ -136,7 +136,7 @@ impl Processes {
         });
     }
 
-    /// Notes that all processes that hear of others were told news of this revision, or could not be told.
+    /// Notes that all processes that are sent news of others were sent this revision, or could not be.
     pub(crate) fn told_news(&self, revision: u64) {
         for entry in self.entries.lock().values_mut() {
             if let Some(hearing) = entry.channels.hearing_mut() {
@@ -145,7 +145,7 @@ impl Processes {
         }
     }
 
-    /// The processes that have not heard what they were told, and that nobody waits for yet. The caller waits for them.
+    /// The processes that have not confirmed the latest news, and that nobody waits for yet. The caller waits for them.
     pub(crate) fn await_hearing(&self) -> Vec<String> {
         let mut entries = self.entries.lock();
         let begin = |entry: &mut super::Entry| {
@@ -156,7 +156,8 @@ impl Processes {
         entries.values_mut().filter_map(begin).collect()
     }
 
-    /// The revision of the latest news for a process that has not heard them, and the connection to ask. None ends the wait.
+    /// The revision of the latest news that a process has not confirmed, and the connection on which to ask. `None`
+    /// ends the wait.
     pub(crate) fn awaited(&self, process: &str) -> Option<(u64, Option<RpcCaller>)> {
         let awaited = self.with(process, |entry| {
             let caller = entry.connection.as_ref().map(|(_, caller)| caller.clone());
@@ -168,7 +169,7 @@ impl Processes {
         awaited.ok().flatten()
     }
 
-    /// Notes that a process has heard the news up to a revision.
+    /// Notes that a process has confirmed the news up to a revision.
     pub(crate) fn has_heard(&self, process: &str, revision: u64) {
         let _ = self.with(process, |entry| {
             if let Some(hearing) = entry.channels.hearing_mut() {
@@ -178,7 +179,7 @@ impl Processes {
         });
     }
 
-    /// Notes that a process did not say in time that it has heard. The wait for it ends.
+    /// Notes that a process did not confirm in time. The wait for it ends.
     pub(crate) fn is_silent(&self, process: &str) {
         let _ = self.with(process, |entry| {
             if let Some(hearing) = entry.channels.hearing_mut() {
@@ -187,7 +188,7 @@ impl Processes {
         });
     }
 
-    /// The revision up to which the processes have heard of those that use channels, of news up to this revision.
+    /// The revision up to which all processes know those that use channels; at most `told`.
     pub(crate) fn heard(&self, told: u64) -> u64 {
         let entries = self.entries.lock();
         let hearing = entries.values().filter_map(|it| it.channels.hearing());

@@ -1,5 +1,5 @@
-//! The agents that the Master has placed in the processes of the node. Each request of a process names one or more of them, so
-//! looking one up costs no more where there are many.
+//! The agents that the Master has placed in the processes of the node. Each request of a process names one or more of
+//! them, so looking one up must not cost more if there are many.
 
 use std::collections::hash_map::{HashMap, ValuesMut};
 use std::collections::{BTreeSet, HashSet};
@@ -10,16 +10,16 @@ use sealbus_control::node::Launch;
 
 use super::Entry;
 
-/// Most names of agents that a fault or a line of a log lists.
+/// The most names of agents that a fault or a log line lists.
 const LISTED: usize = 16;
 
 /// The agents that are placed in a process.
 pub(crate) struct Placement {
     /// The process.
     pub(crate) process: String,
-    /// Its name in the manifest.
+    /// The process's name in the manifest.
     pub(crate) group: String,
-    /// Whether it came with a ticket.
+    /// Whether the process came with a ticket.
     pub(crate) has_ticket: bool,
     agents: BTreeSet<String>,
 }
@@ -34,12 +34,12 @@ impl Placement {
         }
     }
 
-    /// Whether the agent of this local name is placed in the process.
+    /// Whether the agent with this local name is placed in the process.
     pub(crate) fn has(&self, agent: &str) -> bool {
         self.agents.contains(agent)
     }
 
-    /// The first of its agents, for a fault.
+    /// The first agents of the process, for a fault.
     pub(crate) fn listed(&self) -> String {
         listed(&self.agents)
     }
@@ -59,7 +59,7 @@ pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a String>) -> String 
 #[derive(Default)]
 pub(crate) struct Entries {
     by_process: HashMap<String, Entry>,
-    /// Collected when they are asked for, after a process came or went.
+    /// Collected on demand, after a process came or went.
     agents: Option<Arc<HashSet<String>>>,
 }
 
@@ -82,7 +82,7 @@ impl Entries {
         self.by_process.values_mut()
     }
 
-    /// The agents of all processes: the same value as long as no process comes or goes.
+    /// The agents of all processes. The value stays the same as long as no process comes or goes.
     pub(super) fn agents(&mut self) -> Arc<HashSet<String>> {
         let collect = || {
             let placed = self

@@ -1,22 +1,22 @@
-//! The starts of processes. One that is asked for again, because its answer was lost or another Master leads, does not begin
-//! a second time, not even when its process has ended.
+//! The starts of processes. If a start is requested again, because its answer was lost or another Master leads, it does
+//! not begin a second time, not even when its process has ended.
 
 use sealbus_control::Fault;
 use tokio::sync::watch;
 
 use super::{End, Ends, Entry, Processes};
 
-/// Most ended processes that are remembered. The Master asks a node for one start after the other.
+/// The most ended processes that are remembered. The Master asks a node for one start after the other.
 const MOST_ENDED: usize = 256;
 
-/// The outcome of a start: the id of the process. None until there is one.
+/// The outcome of a start: the id of the process. `None` until there is one.
 pub(crate) type Outcome = Option<Result<u32, Fault>>;
 
-/// The state of a start that is asked for.
+/// The state of a start that is requested.
 pub(crate) enum Begun {
-    /// It begins now. Its outcome is put here, for all that ask for it.
+    /// It begins now. Its outcome goes here, for all who ask for it.
     Now(watch::Sender<Outcome>),
-    /// It began before.
+    /// It began earlier.
     Before(watch::Receiver<Outcome>),
     /// Its process has ended.
     Over(Box<End>),
@@ -33,9 +33,9 @@ impl Ends {
 }
 
 impl Entry {
-    /// The outcome of its start, if the node starts it, or has started it.
+    /// The outcome of the process's start, if the node is starting it or has started it.
     fn outcome(&self) -> Option<watch::Receiver<Outcome>> {
-        // The start of one that was taken over after the node's restart is over.
+        // If it was taken over after the node's restart, its start is over.
         let taken_over = || Some(watch::channel(Some(Ok(self.pid()?))).1);
         self.start.clone().or_else(taken_over)
     }
@@ -50,7 +50,7 @@ impl Processes {
     /// Begins the start of a process, unless it began before. No other process ever has the same name.
     pub(crate) fn begin(&self, mut entry: Entry) -> Begun {
         let process = entry.placement.process.clone();
-        // The process does not end in between.
+        // The process cannot end in between.
         let ended = self.ended.lock();
         let mut last = ended.last.iter();
         if let Some(end) = last.find(|end| end.row.launch.process == process) {
@@ -105,7 +105,7 @@ mod tests {
         let told = other.wait_for(Option::is_some).await.unwrap().clone();
         assert_eq!(told, Some(Ok(7)));
 
-        // One that ran before the node was restarted.
+        // A process that ran before the node was restarted.
         let mut taken_over = remembered("q");
         taken_over.pid = Some((9, 1));
         let taken_over = Entry::taken_over(taken_over);

@@ -1,6 +1,6 @@
 //! The turns of connections to speak for their processes, and the places of requests. Work takes one of a few places. A
-//! question that waits for events does nothing meanwhile, so it waits in a place of another kind: a subscription has one
-//! for each node, nearly all of the time.
+//! question that waits for events does no work, so it waits in a place of another kind: a subscription has one question
+//! for each node, nearly all the time.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, watc
 use sealbus_control::turns::{BYTES_OF_MEMBER, OF_MEMBER};
 use sealbus_control::{Fault, FaultCode};
 
-/// Most requests of one process that are worked on at the same time. Further requests wait to be read.
+/// The most requests of one process that are worked on at the same time. Further requests wait to be read.
 pub(super) const AT_ONCE: usize = 64;
-/// Most bytes of one process's questions that wait for events at the same time.
+/// The most bytes of one process's questions that wait for events at the same time.
 const WAITING: usize = 32 << 20;
-/// The bytes for which such a question counts at least: so no more than a thousand wait.
+/// The least bytes that such a question counts as, so that at most a thousand wait.
 const QUESTION: usize = 32 << 10;
-/// Most bytes of the questions of all processes that wait for events of other nodes: half of the bytes that another node takes
-/// from this one. Letters, for instance, need the rest.
+/// The most bytes of questions of all processes that wait for events of other nodes: half of the bytes that another
+/// node takes from this one. The rest is for letters, for example.
 const ELSEWHERE: usize = BYTES_OF_MEMBER / 2;
-/// The bytes for which such a question counts at least: so no more wait than half of the requests that another node takes.
+/// The least bytes that such a question counts as, so that at most half of the requests that another node takes are such.
 const QUESTION_ELSEWHERE: usize = BYTES_OF_MEMBER / OF_MEMBER;
 
 /// The places of one process's requests.
 #[derive(Clone)]
 pub(crate) struct RequestPlaces {
-    /// Of those that are worked on.
+    /// The places for requests that are worked on.
     at_once: Arc<Semaphore>,
-    /// Of the questions that wait for events, in bytes.
+    /// The places for questions that wait for events, in bytes.
     waiting: Arc<Semaphore>,
 }
 
@@ -59,8 +59,8 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Waits for a place for a request. The connections of a process share its places, because work for an earlier one
-    /// may still go on.
+    /// Waits for a place for a request. The connections of a process share its places, because work for an earlier
+    /// connection may still go on.
     pub(crate) async fn place(&self) -> Option<RequestPlace> {
         let taken = self.places.at_once.clone().acquire_owned().await.ok()?;
         Some(RequestPlace {
@@ -70,7 +70,7 @@ impl Turn {
         })
     }
 
-    /// Waits until the connection had no room for a deny list, since this was asked last.
+    /// Waits until a deny list found no room on the connection, since the last call.
     pub(crate) async fn lacks_denials(&self) {
         self.lacks_denials.notified().await;
     }
@@ -87,21 +87,21 @@ impl Turn {
 
 /// The place of a request that is worked on.
 pub(crate) struct RequestPlace {
-    /// None while the request waits for events.
+    /// `None` while the request waits for events.
     taken: Option<OwnedSemaphorePermit>,
     places: RequestPlaces,
     elsewhere: Elsewhere,
 }
 
-/// The place of a question that waits for events, and the one for those of another node.
+/// The place of a question that waits for events, and its place among the questions for another node's events.
 pub(crate) type QuestionPlaces = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl RequestPlace {
-    /// Leaves the place to other requests, because a question of so many bytes waits for events. `is_elsewhere`: for those
-    /// of another node.
+    /// Leaves the place to other requests, because a question of this many bytes waits for events. `is_elsewhere`: for
+    /// events of another node.
     ///
     /// # Errors
-    /// [`FaultCode::Full`] if too many wait. Then the request stays in its place.
+    /// [`FaultCode::Full`] if too many wait. The request then stays in its place.
     pub(crate) fn leave(
         &mut self,
         bytes: usize,
@@ -123,7 +123,7 @@ impl RequestPlace {
         Ok((waiting, elsewhere))
     }
 
-    /// Waits for a place again, after the request has left its own.
+    /// Waits for a place again after the request has left its own.
     pub(crate) async fn come_back(&mut self) {
         if self.taken.is_none() {
             // Nobody closes the semaphore.

@@ -5,7 +5,7 @@ use crate::memory::tests::remembered;
 use crate::processes::Entry;
 use crate::testing;
 
-/// A crowd at the door makes room by ending those that wait in it.
+/// If a crowd waits at the door, those that wait are ended to make room.
 #[tokio::test]
 async fn a_newcomer_is_let_in_as_soon_as_its_ticket_is_used_however_slow_the_disk_is() {
     let place = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ async fn a_process_that_still_reads_a_long_deny_list_lives_and_is_told_the_lates
     let (node, to_process) = (shared.clone(), caller.clone());
     tokio::spawn(async move { node.tell_lacking_denials(&to_process, &turn).await });
 
-    // The process reads a list of the longest kind, and there is no room for the shortest.
+    // The process is reading one of the longest lists, and there is no room for the shortest.
     for length in [16 << 20, 1 << 20, 1 << 10, 1] {
         let list = Blob(vec![0; length]);
         let list = AttachmentNotice::DenyList { list };

@@ -12,8 +12,8 @@ use sealbus_control::node::MasterRequest;
 /// Far longer than anything takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// A launcher that notes each order to start a program, and obeys it when the file `open` is there. In the mode `uid` nothing
-/// works.
+/// A launcher that notes each order to start a program, and obeys it once the file `open` is there. In the mode `uid`
+/// nothing works.
 const LAUNCHER: &str = r#"#!/bin/sh
 order=$(cat)
 case "$order" in
@@ -37,7 +37,7 @@ impl StartingNode {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let launcher = folder.path().join("launcher");
-        // A process that holds the file open for writing would keep it from being run, and other tests start processes.
+        // A process that has the file open for writing would keep it from being run, and other tests start processes.
         let writing = "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"";
         let mut command = Command::new("sh");
         let command = command.args(["-c", writing, "sh", LAUNCHER]).arg(&launcher);
@@ -73,11 +73,11 @@ impl StartingNode {
         fs::write(self.folder.path().join(name), "").unwrap();
     }
 
-    /// The launchers that were ordered to start a program.
+    /// The launchers that got the order to start a program.
     fn launched(&self) -> Vec<u32> {
         let noted = fs::read_to_string(self.folder.path().join("launcher.started"));
         let noted = noted.unwrap_or_default();
-        // The last line may not be whole yet.
+        // The last line may be incomplete.
         let lines = noted.split_inclusive('\n');
         let whole = lines.filter_map(|line| line.strip_suffix('\n'));
         whole.map(|line| line.parse().unwrap()).collect()
@@ -99,7 +99,7 @@ impl StartingNode {
         self.launched()[0]
     }
 
-    /// How the process ended, by its file.
+    /// How the process ended, according to its file.
     fn noted(&self) -> Option<Exit> {
         let noted = self.shared.memory.processes().unwrap();
         noted.first().and_then(|row| row.ended.clone())
@@ -112,7 +112,7 @@ impl StartingNode {
         .await;
     }
 
-    /// The end of the process that the Master hears of.
+    /// The end of the process, as the Master is told.
     fn reported(&mut self) -> Exit {
         match self.reports.try_recv().unwrap() {
             MasterRequest::Exited { process, exit } if process == "p-1" => exit,
@@ -126,14 +126,14 @@ async fn outcome(start: JoinHandle<Result<u32, Fault>>) -> Result<u32, Fault> {
     ended.expect("the start is answered").unwrap()
 }
 
-/// It is no failure of its isolation, so it is not started in a weaker mode either.
+/// This is not a failure of its isolation, so it is not started in a weaker mode either.
 #[tokio::test]
 async fn a_program_that_is_told_to_stop_while_it_is_started_does_not_run() {
     for grace in [Duration::ZERO, LONG] {
         let mut node = StartingNode::new().await;
         let start = node.start();
         let pid = node.until_launched().await;
-        // A node that is killed now knows of it afterwards.
+        // A node that is killed now knows the process afterwards.
         let noted = node.shared.memory.processes().unwrap();
         let noted: Vec<_> = noted.iter().map(|it| it.pid.map(|(pid, _)| pid)).collect();
         assert_eq!(noted, [Some(pid)]);
@@ -174,7 +174,7 @@ async fn a_program_that_is_told_to_stop_before_its_launcher_is_there_gets_none()
     let fault = node.shared.start_once(&launch, &token).await.err().unwrap();
     assert!(fault.message.contains("told to stop"), "{fault}");
     assert!(node.launched().is_empty());
-    // Its end comes with the end of the start, and not before.
+    // Its end is reported with the end of the start, and not before.
     assert!(node.reports.try_recv().is_err());
     node.shared.not_started("p-1", fault);
     assert!(matches!(node.reported(), Exit::NotStarted { .. }));
@@ -215,14 +215,15 @@ async fn a_start_that_is_asked_for_again_starts_nothing_more() {
         .await;
     let ended = node.reported();
     assert!(matches!(ended, Exit::Signal { .. }), "{ended:?}");
-    // Another Master leads, to which neither the answer nor the end came.
+    // Another Master leads, which got neither the answer nor the end.
     assert_eq!(outcome(node.start()).await, Ok(pid));
     assert_eq!(node.reported(), ended);
     assert_eq!(node.launched(), [pid]);
     assert_eq!(node.shared.processes.count(), 0);
 }
 
-/// The node is killed before the Master knows how the program ended. The program would be started again if it were lost.
+/// The node is killed before the Master knows how the program ended. If the end were lost, the program would be started
+/// again.
 #[tokio::test]
 async fn an_end_that_the_master_does_not_know_of_outlives_the_node() {
     let mut node = StartingNode::new().await;
@@ -242,7 +243,7 @@ async fn an_end_that_the_master_does_not_know_of_outlives_the_node() {
     assert_eq!(again.shared.processes.count(), 0);
     assert_eq!(again.shared.processes.ended().len(), 1);
     assert_eq!(again.reported(), ended);
-    // Another Master leads, to which the answer did not come.
+    // Another Master leads, which did not get the answer.
     assert_eq!(outcome(again.start()).await, Ok(pid));
     assert_eq!(again.reported(), ended);
     assert!(again.launched().is_empty());

@@ -1,4 +1,4 @@
-//! An agent is put on the platform.
+//! Putting an agent on the platform.
 
 use sealbus_bus::{AttachError, GATEWAY};
 use sealbus_control::attachment::AgentReport;
@@ -29,24 +29,24 @@ impl Drop for Start<'_> {
 }
 
 impl Process {
-    /// Gives the agent with this local name a long-lived identity, whenever it is opened from now on. All its certificates name
-    /// it. The key is used in this process alone.
+    /// Gives the agent with this local name a long-lived identity, whenever it is opened from now on. All its
+    /// certificates name the identity. The key is used only in this process.
     pub fn identify(&self, name: &str, key: LongLivedKey) {
         self.shared.certifier.identify(name, key);
     }
 
     /// Puts an agent on the platform: makes its key here, has it certified, attaches it to the bus, and reports it as
-    /// active. On an embedded platform the AMS knows so when this returns. Elsewhere the node knows it, and tells the
-    /// AMS.
+    /// active. When this returns, the AMS of an embedded platform knows about the agent. Elsewhere the node knows, and
+    /// tells the AMS.
     ///
-    /// Others find the agent once the process has [announced](Self::announce) itself. The process announces itself when
-    /// all agents placed in it are open.
+    /// Others find the agent once the process has [announced](Self::announce) itself. The process does so when all
+    /// agents placed in it are open.
     pub async fn agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
         self.agent_with(name, None).await
     }
 
-    /// Like [`agent`](Self::agent), with this long-lived identity until the agent leaves. `None` leaves it at what
-    /// [`identify`](Self::identify) said.
+    /// Like [`agent`](Self::agent), with this long-lived identity until the agent leaves. With `None`, the identity
+    /// that [`identify`](Self::identify) gave stays.
     pub async fn agent_with(
         &self,
         name: &str,
@@ -63,7 +63,8 @@ impl Process {
         self.open_with(name, None).await
     }
 
-    /// A start that is given up half-way goes on, and its agent then leaves: the platform may know of the agent already.
+    /// If the caller gives up half-way, the start goes on and the agent then leaves, because the platform may know of
+    /// it already.
     async fn open_with(
         &self,
         name: &str,
@@ -74,7 +75,7 @@ impl Process {
         let (process, agent) = (self.clone(), name.to_owned());
         let task = tokio::spawn(async move {
             if let Some(former) = former {
-                // Its agent must leave before this one comes.
+                // The former agent must leave before this one comes.
                 let _ = former.await;
             }
             // If nobody waits any more, the agent leaves here.
@@ -117,7 +118,7 @@ impl Process {
                 agent: whole.clone(),
                 source,
             })?;
-        // This precedes the moment at which others hear of the agent.
+        // This comes before others hear of the agent.
         shared.publish_key(name, &certified).await;
         let inherited = shared.inherited.lock().remove(name);
         let (messages, state) = match inherited {
@@ -133,17 +134,17 @@ impl Process {
             None => (Vec::new(), None),
         };
         let credential = Some(certified.credential.clone());
-        // This precedes the moment at which others can write to the agent, so that nothing newer comes first.
+        // This comes before others can write to the agent, so that no newer message comes first.
         let (outbox, mailbox) = shared
             .bus
             .attach_moved(&whole, credential, None, messages)?;
         let entry = shared.enter(outbox, &certified);
-        // The wish to stop may have come in between.
+        // The wish to stop may have come in the meantime.
         if let Err(error) = shared.check_running(&whole) {
             shared.remove(&entry, &Parting::Ended);
             return Err(error);
         }
-        // From here on the agent is taken off again if the caller does not wait to the end.
+        // From here on, the agent is removed again if the caller does not wait until the end.
         let handle = AgentHandle::new(self.clone(), entry, mailbox, state);
         // This comes first: an agent must not count as active before others can reach it.
         if shared.was_last_to_open(name)

@@ -9,8 +9,8 @@ use sealbus_fipa::{AclMessage, Aid};
 use super::Entry;
 use crate::interceptor::Interceptor;
 
-/// Messages of an agent that wait for room at their receivers while nobody waits for them. Further ones are dropped: an
-/// agent that does not take its mail cannot make others hold more.
+/// The most messages of an agent that wait for room at their receivers while nobody waits for them. Further ones are
+/// dropped, so that an agent that does not take its mail cannot make others hold more.
 pub(super) const POSTED: usize = 256;
 
 /// Sends in an agent's name, from any task or thread, until the agent leaves.
@@ -27,12 +27,13 @@ impl AgentSender {
         &self.0.aid
     }
 
-    /// The agent's sending end at present. After a failed move there is another one.
+    /// The agent's present sending end. A failed move replaces it.
     pub fn outbox(&self) -> Arc<Outbox> {
         self.0.outbox.load_full()
     }
 
-    /// From now on each message that a sender of this agent sends comes there first. The first interceptor stays.
+    /// From now on, each message that a sender of this agent sends goes to the interceptor first. The first interceptor
+    /// stays.
     pub fn intercept(&self, interceptor: Arc<dyn Interceptor>) {
         self.0.interceptor.set(interceptor);
     }
@@ -66,7 +67,7 @@ impl AgentSender {
         }
     }
 
-    /// The message on its way to the agent's sending end, unless the interceptor keeps it.
+    /// Passes the message to the interceptor. Returns the message to send, unless the interceptor keeps it.
     pub fn pass(&self, message: impl Into<Arc<AclMessage>>) -> Option<Arc<AclMessage>> {
         self.0.interceptor.pass(&self.0.outbox, message)
     }
@@ -79,16 +80,16 @@ impl AgentSender {
         }
     }
 
-    /// Sends a message that nobody waits for, without a chance to report a failure. It waits for room beside other work,
-    /// unless 256 such messages of the agent wait already: then it is dropped.
+    /// Sends a message that nobody waits for; a failure is not reported. The message waits for room in the background.
+    /// If 256 such messages of the agent wait already, it is dropped.
     pub fn post(&self, message: impl Into<Arc<AclMessage>>) {
         if let Err(TrySendError::Full(rest)) = self.try_send(message) {
             self.post_rest(vec![rest]);
         }
     }
 
-    /// As [`post`](Self::post), for messages to one receiver that found no room. They go one after the other, in one
-    /// place of the 256.
+    /// As [`post`](Self::post), for messages to one receiver that found no room. They go one after the other, and
+    /// together count as one of the 256.
     pub fn post_rest(&self, rest: Vec<Unsent>) {
         let Ok(place) = self.0.posted.clone().try_acquire_owned() else {
             tracing::debug!(

@@ -1,8 +1,8 @@
-//! The handover of frozen agents to the node, in parts, because a state may be larger than a frame.
+//! The handover of frozen agents to the node. It goes in parts, because a state may be larger than a frame.
 //!
-//! The node may have a part although its answer was lost. Once that is the last one, the agents may be alive elsewhere, so only
-//! the node's word lets them go on here. The process therefore asks until the node answers, and again on each new connection:
-//! the node may have said that the move failed while there was none.
+//! The node may have a part although its answer was lost. Once the node has the last part, the agents may live
+//! elsewhere, so only the node can let them go on here. The process therefore asks until the node answers, and again on
+//! each new connection, because the node may have said that the move failed while there was none.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use sealbus_control::host::Command;
 use sealbus_control::rpc::RpcCaller;
 use sealbus_control::{Blob, Fault, FaultCode, FrozenAgent};
 
-/// Size of a part in bytes, before base64.
+/// The size of a part in bytes, before base64.
 const PART: usize = 256 * 1024;
 
 /// How long the node may take to store a part.
@@ -23,10 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The longest pause before the node is asked again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// The connection to the node; none while it is lost.
+/// The connection to the node; `None` while it is lost.
 type Node = watch::Receiver<Option<RpcCaller>>;
 
-/// Part `index` of `bytes`. Returns none beyond the end.
+/// Part `index` of `bytes`; `None` beyond the end.
 pub fn part_of(bytes: &[u8], index: u32) -> Option<FrozenPart> {
     let start = PART.checked_mul(index as usize)?;
     if start > bytes.len() || (start == bytes.len() && index > 0) {
@@ -40,8 +40,8 @@ pub fn part_of(bytes: &[u8], index: u32) -> Option<FrozenPart> {
     })
 }
 
-/// Has the process frozen, and hands the frozen agents to the node. Ends when the agents go on here. If they do not, it goes
-/// on until the node is gone for good.
+/// Freezes the process, and hands the frozen agents to the node. Returns when the agents go on here. If they do not, it
+/// returns only when the node is gone for good.
 pub(super) async fn freeze_and_hand_over(
     freeze: u64,
     commands: mpsc::Sender<Command>,
@@ -73,7 +73,7 @@ async fn say_not_frozen(reason: String, node: &Node) -> Result<(), Fault> {
     told.map(|_| ())
 }
 
-/// Hands the agents over. A fault means that they go on here. Otherwise this returns when the node is gone for good.
+/// Hands over the agents. A fault means that they go on here. Otherwise this returns when the node is gone for good.
 async fn hand_over(agents: Vec<FrozenAgent>, freeze: u64, node: &mut Node) -> Result<(), Fault> {
     let bytes = serde_json::to_vec(&agents).map_err(Fault::internal)?;
     drop(agents);
@@ -92,7 +92,7 @@ async fn hand_over(agents: Vec<FrozenAgent>, freeze: u64, node: &mut Node) -> Re
     Ok(())
 }
 
-/// Brings a part to the node until that has answered, or is gone for good.
+/// Sends a part to the node until the node has answered, or is gone for good.
 async fn store(part: &ask::Frozen, node: &Node) -> Result<(), Fault> {
     let is_silent = |fault: &Fault| fault.code != FaultCode::BadRequest;
     again(LONGEST_PAUSE, is_silent, || async {
@@ -158,7 +158,7 @@ mod tests {
             }
         }
 
-        /// The next part that the process brings.
+        /// The next part that the process sends.
         async fn part(&mut self) -> (FrozenPart, Answer) {
             let Some(Incoming::Call { body, answer }) = self.asked.recv().await else {
                 panic!("a part comes");
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// The handover of an agent with a state of so many bytes.
+    /// The handover of an agent whose state has this many bytes.
     async fn handing_over(
         state: usize,
         connection: &Connection,
@@ -228,7 +228,7 @@ mod tests {
         assert!(told.recv().await.is_none());
     }
 
-    /// The process ends then, and with it the agents at rest.
+    /// The process then ends, and with it the agents at rest.
     #[tokio::test]
     async fn nothing_goes_on_when_the_node_is_gone_for_good() {
         let mut first = Connection::open();

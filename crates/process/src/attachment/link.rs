@@ -20,7 +20,7 @@ use sealbus_control::traffic::{ProcessAnswer, ProcessRequest};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_enrolment::{ATTACHMENT, connect};
 
-/// How long a node may be gone until its processes give up. They must not stay for ever without a node.
+/// How long a node may be gone before its processes give up. They must not stay for ever without a node.
 const GIVE_UP: Duration = Duration::from_secs(60);
 /// The pause between attempts to attach again.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -141,7 +141,7 @@ impl Link {
                 return;
             }
             AttachmentNotice::Thaw => {
-                // Otherwise it might thaw the agents of a later freeze.
+                // Otherwise this handover might thaw the agents of a later freeze.
                 self.handover.shutdown().await;
                 Command::Thaw
             }
@@ -166,7 +166,7 @@ impl Link {
                     self.secret = welcome.reattach;
                     self.caller.send_replace(Some(open.caller.clone()));
                     self.open = open;
-                    // The events missed in between.
+                    // Passes on the events missed in between.
                     for missed in [
                         Command::AttachedAgain,
                         Command::DenyList(welcome.deny_list),
@@ -181,7 +181,7 @@ impl Link {
                 Err(NodeAttachError::Refused(fault)) if fault.code != FaultCode::Unavailable => {
                     return Err(fault.to_string());
                 }
-                // The node is there and answers late. It may be starting on a slow disk.
+                // The node is there but answers late. It may be starting on a slow disk.
                 Err(NodeAttachError::Refused(_)) => since = Instant::now(),
                 Err(error) if since.elapsed() > GIVE_UP => return Err(error.to_string()),
                 Err(_) => {}
@@ -190,7 +190,7 @@ impl Link {
     }
 }
 
-/// Has the process answer its node.
+/// Lets the process answer its node.
 async fn answer_node(
     request: ProcessRequest,
     commands: &mpsc::Sender<Command>,
@@ -253,7 +253,7 @@ async fn attach(way: &Way, ticket: String) -> Result<(Open, Box<Welcome>), NodeA
     }
 }
 
-/// Writes a fresh mark over the former one, which takes no room: a full disk keeps no program from its node.
+/// Overwrites the former mark with a fresh one. This takes no room, so that a full disk keeps no program from its node.
 async fn leave_mark(path: &Path) -> io::Result<String> {
     let secret = Secret::random().map_err(|error| io::Error::other(error.to_string()))?;
     let mark = secret.text();

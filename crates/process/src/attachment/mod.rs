@@ -23,12 +23,12 @@ use sealbus_control::{Fault, FaultCode};
 pub use handover::part_of;
 use link::{Link, Way};
 
-/// The address of a node that a program without unix sockets attaches to over the loopback interface.
+/// The address of the node for a program without unix sockets, which attaches over the loopback interface.
 pub const TLS: &str = "tls";
 
 /// How long the node may take to answer; it may have to ask the Master.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Commands that wait for the process.
+/// The number of commands that may wait for the process.
 const COMMANDS: usize = 64;
 
 /// The reason why a process could not attach to its node.
@@ -63,8 +63,8 @@ pub struct Attachment {
 
 impl Attachment {
     /// Attaches to the node that started this process. `address` and `ticket` come from the environment variables
-    /// SEALBUS_ATTACH and SEALBUS_TICKET, the program's folder from SEALBUS_FOLDER. The address is the path of the node's socket, or [`TLS`]: then the ticket says
-    /// where the node is, as in [`join`](Self::join).
+    /// SEALBUS_ATTACH and SEALBUS_TICKET, and the program's folder from SEALBUS_FOLDER. The address is the path of the
+    /// node's socket, or [`TLS`]; in that case the ticket says where the node is, as in [`join`](Self::join).
     ///
     /// # Errors
     /// [`NodeAttachError`].
@@ -78,7 +78,7 @@ impl Attachment {
         Ok(attached.in_folder(folder))
     }
 
-    /// The program has this folder, which stays for its next start.
+    /// Gives the program this folder, which is kept for its next start.
     #[must_use]
     pub fn in_folder(mut self, folder: Option<PathBuf>) -> Self {
         self.folder = folder;
@@ -93,7 +93,7 @@ impl Attachment {
         Self::over_network(ticket, None).await
     }
 
-    /// `folder` is that of a program which the node started.
+    /// `folder`: the folder of a program that the node started.
     async fn over_network(ticket: &str, folder: Option<PathBuf>) -> Result<Self, NodeAttachError> {
         let token = Token::parse(Purpose::Ticket, ticket)?;
         let way = Way::Remote {
@@ -198,7 +198,7 @@ impl NodeAttachError {
     }
 }
 
-/// The attached process, shared as its [`Host`].
+/// Shares the attached process as its [`Host`].
 impl From<Attachment> for Arc<dyn Host> {
     fn from(attachment: Attachment) -> Self {
         Arc::new(attachment)

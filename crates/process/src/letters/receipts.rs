@@ -7,7 +7,7 @@ use sealbus_bus::{Delivery, Outbox, ReceivedMessage, WeakBus, aid_of, level_of, 
 use sealbus_control::post::LetterOutcome;
 use sealbus_fipa::AclMessage;
 
-/// The receipts for letters that are not taken yet, by local name and number; none where the receipt is on its way.
+/// The receipts for letters that are not taken yet, by local name and number; `None` while the receipt is being sent.
 #[derive(Default)]
 pub(super) struct Receipts(Mutex<HashMap<(String, u64), Option<Owed>>>);
 
@@ -19,8 +19,8 @@ pub(super) struct Owed {
 }
 
 impl Receipts {
-    /// Makes the receipt for a letter to `receiver`, an AID name, to be sent when it is taken. A letter that its author has
-    /// not signed gets none: the AMS writes to its sender.
+    /// Makes the receipt for a letter to `receiver`, an AID name, to be sent when the letter is taken. A letter that
+    /// its author did not sign gets none, because the AMS writes to its sender.
     pub(super) fn owe(&self, agent: &str, number: u64, letter: &ReceivedMessage, receiver: &str) {
         let proof = letter.provenance().evidence().map(|it| it.proof());
         let Some(Ok(proof)) = proof else { return };
@@ -38,8 +38,8 @@ impl Receipts {
         self.0.lock().insert((agent.to_owned(), number), Some(owed));
     }
 
-    /// The next step when a letter has this outcome. Nothing is owed for a letter that leaves the mailbox in another way than
-    /// to its agent.
+    /// The next step for a letter with this outcome. If a letter leaves the mailbox in any other way than to its agent,
+    /// no receipt is owed.
     pub(super) fn next(&self, agent: &str, number: u64, outcome: LetterOutcome) -> Next {
         if outcome == LetterOutcome::Arrived {
             return Next::Report;
@@ -56,19 +56,19 @@ impl Receipts {
         }
     }
 
-    /// The receipt for a letter is no longer on its way.
+    /// Notes that the receipt for a letter is no longer being sent.
     pub(super) fn settled(&self, agent: &str, number: u64) {
         self.0.lock().remove(&(agent.to_owned(), number));
     }
 }
 
-/// The next step about the outcome of a letter.
+/// The next step after the outcome of a letter.
 pub(super) enum Next {
-    /// The node is told.
+    /// Tell the node.
     Report,
-    /// This receipt is sent first.
+    /// First send this receipt.
     Send(Box<Owed>),
-    /// The receipt is on its way, and the node is told after it.
+    /// The receipt is being sent. The node is told after that.
     Wait,
 }
 

@@ -1,5 +1,5 @@
-//! Sealed channels: the groups of this process's publishers, the key packages of those who read, and the offers of this
-//! process's agents to read what others publish.
+//! Sealed channels: the groups of this process's publishers, the key packages of readers, and the offers of this
+//! process's agents to read events of others.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use super::{MOST, NoKey, PATIENCE, PAUSE, ProcessSealer};
 use crate::certification::Certified;
 use crate::now;
 
-/// Most groups of the publishers of a process.
+/// The most groups of the publishers of a process.
 const MOST_GROUPS: usize = 1024;
-/// A group in which nothing was published for that long is forgotten.
+/// A group in which nothing was published for this long is forgotten.
 const UNUSED: Duration = Duration::from_secs(3600);
-/// The pause before a key package that was not there is asked for again.
+/// The pause before a missing key package is asked for again.
 const RETRY: Duration = Duration::from_secs(5);
-/// Key packages that are asked for at a time.
+/// The number of key packages that are asked for at a time.
 const AT_ONCE: usize = 32;
 
-/// All that a process knows of sealed channels.
+/// Everything that a process knows about sealed channels.
 #[derive(Default)]
 pub(super) struct Events {
     offers: HashMap<String, Offer>,
-    /// By publisher and channel.
+    /// The groups, by publisher and channel.
     groups: HashMap<(String, String), Owned>,
     readers: HashMap<Arc<str>, KnownPackage>,
     memberships: Memberships,
@@ -55,10 +55,10 @@ struct KnownPackage {
     at: Instant,
 }
 
-/// A reader that cannot join, and why.
+/// A reader that cannot join, and the reason.
 type Out = (Arc<str>, NotSealed);
 
-/// The readers of an event, sorted.
+/// The readers of an event, sorted by what must be done for them.
 #[derive(Default)]
 struct Sorted {
     joining: Vec<(Reader, Candidate)>,
@@ -104,7 +104,7 @@ impl ProcessSealer {
         Ok(package)
     }
 
-    /// Whether an agent has made its last offer under this certificate.
+    /// Whether the agent made its last offer under this certificate.
     pub(super) fn is_latest(&self, certified: &Certified) -> bool {
         let certificate = &certified.certificate;
         let name = certificate.identity().agent_name().unwrap_or_default();
@@ -113,7 +113,7 @@ impl ProcessSealer {
         last.is_some_and(|offer| offer.serial == certificate.serial())
     }
 
-    /// Forgets what is over. Returns whether the process is in no group.
+    /// Forgets groups, offers and packages that are over. Returns whether the process is in no group.
     pub(super) fn forget_groups(&self) -> bool {
         let now = now();
         let mut events = self.events.lock();
@@ -130,24 +130,24 @@ impl ProcessSealer {
         groups.is_empty() && memberships.is_empty()
     }
 
-    /// Most groups in which the agents of a process read.
+    /// The most groups in which the agents of a process read.
     #[cfg(test)]
     pub(crate) const MOST_READ: usize = super::memberships::MOST;
 
-    /// Forgets what the process knows of the groups of others.
+    /// Forgets the process's knowledge of the groups of others.
     #[cfg(test)]
     pub(crate) fn lose_groups(&self) {
         self.events.lock().memberships = Memberships::default();
     }
 
-    /// Forgets what an agent of this process knows of a group.
+    /// Forgets the knowledge of an agent of this process about a group.
     #[cfg(test)]
     pub(crate) fn leave_group(&self, publisher: &str, channel: &str, agent: &str) {
         let key = (publisher.to_owned(), channel.to_owned());
         self.events.lock().memberships.leave(&key, agent);
     }
 
-    /// The readers that stay in a group, join it, or cannot.
+    /// Sorts the readers into those that stay in a group, those that join it, and those that cannot.
     fn sort(&self, events: &Events, owned: Option<&Owned>, readers: &[Reader]) -> Sorted {
         let (now, present) = (now(), Instant::now());
         let waits = self.waits.lock();
@@ -311,7 +311,7 @@ impl ProcessSealer {
             Err(error) if joining.is_empty() => return Err(error),
             Err(_) => {}
         }
-        // A key package that does not fit with the others is found by halves.
+        // A key package that does not fit with the others is found by bisection.
         let mut changes = owned.change(of, &leaving, &[], now)?;
         let mut parts = vec![&joining[..]];
         while let Some(part) = parts.pop() {
@@ -325,7 +325,7 @@ impl ProcessSealer {
                         at: Instant::now(),
                     };
                     events.readers.insert(reader.agent.clone(), known);
-                    // It may have been a member that should join again.
+                    // The reader may have been a member that had to join again.
                     if owned.members.contains_key(&reader.agent) {
                         let gone = std::slice::from_ref(&reader.agent);
                         changes.extend(owned.change(of, gone, &[], now)?);
@@ -341,7 +341,7 @@ impl ProcessSealer {
         Ok((changes, left_out))
     }
 
-    /// The key package of a reader, if it states one that is good now.
+    /// The key package of a reader, if it has stated one that is valid now.
     async fn candidate(&self, reader: &Reader) -> Result<Candidate, NoKey> {
         let (identity, stated, package) = self.published(&reader.agent).await?;
         let now = now();
@@ -364,7 +364,7 @@ impl ProcessSealer {
         }
     }
 
-    /// The same, with patience for a package that the platform does not know yet.
+    /// As [`candidate`](Self::candidate), with patience for a package that the platform does not know yet.
     async fn candidate_patiently(
         &self,
         reader: &Reader,
@@ -379,7 +379,7 @@ impl ProcessSealer {
             .map(|it| it.session);
         let is_known = known == Some(reader.session);
         if known.is_some() && !is_known {
-            // A process that begins one session after another makes publishers wait for one look-up after another.
+            // If a process begins one session after another, publishers wait for one look-up after another.
             let now = Instant::now();
             let since = now.checked_sub(PAUSE).unwrap_or(now);
             self.waits.lock().spend(&reader.agent, since, now);
@@ -390,7 +390,7 @@ impl ProcessSealer {
     }
 
     async fn look_up_readers(&self, readers: &[Reader]) {
-        // The patience is for all of them, and what was found counts from the end of the look-up.
+        // All of them share the patience, and each result counts from the end of the look-up.
         let begun = Instant::now();
         let mut all = Vec::with_capacity(readers.len());
         for some in readers.chunks(AT_ONCE) {

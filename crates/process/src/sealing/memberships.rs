@@ -1,4 +1,4 @@
-//! The groups in which agents of this process read: what was said to them on sealed channels.
+//! The groups in which agents of this process read events of sealed channels.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -9,23 +9,24 @@ use sealbus_channels::{GroupName, OpenedPart, SealedPart};
 use sealbus_mls::{GroupError, Member};
 use sealbus_seal::{Timestamp, Trust, sha256};
 
-/// Most groups of all agents of a process, and the bytes of their Welcomes, which say how much they occupy. Tests need fewer.
+/// The most groups of all agents of a process. Tests need fewer.
 pub(super) const MOST: usize = if cfg!(test) { 64 } else { 4096 };
+/// The most bytes of the groups' Welcomes, which show how much room the groups take.
 const MOST_BYTES: usize = 256 << 20;
-/// The bytes of a Welcome that occupy as much room as another group.
+/// A Welcome of this many bytes takes as much room as another group.
 const EACH: usize = MOST_BYTES / MOST;
-/// The reason why an agent opens nothing.
+/// The reason why an agent cannot open anything.
 const NO_MEMBER: &str = "the agent is not a member of the group, or has lost what it knew of it";
 const AGAIN: &str = "the agent has opened it before";
 
-/// The groups of this process's agents. Of each publisher and channel an agent has the latest one.
+/// The groups of this process's agents. For each publisher and channel, an agent has the latest one.
 #[derive(Default)]
 pub(super) struct Memberships {
-    /// By publisher and channel.
+    /// The readers, by publisher and channel.
     channels: HashMap<(String, String), Readers>,
     count: usize,
     bytes: usize,
-    /// Counts the uses.
+    /// The number of uses so far.
     clock: u64,
 }
 
@@ -43,14 +44,14 @@ struct Membership {
     used: u64,
 }
 
-/// The agent whose state opens the events of an epoch for all members here. Its state alone knows which events were
-/// opened, so it stays until the epoch ends, even if the agent goes.
+/// The agent whose state opens the events of an epoch for all members here. Only its state knows which events were
+/// opened, so it stays until the epoch ends, even if the agent leaves.
 struct Opener {
     agent: Arc<str>,
     epoch: u64,
-    /// The state of an agent that is gone.
+    /// The state of an opener that has left.
     left_behind: Option<Member>,
-    /// The digest of the last event, and the agents that got it. For others the event may come in a second frame.
+    /// The digest of the last event, and the agents that got it. Other agents may get the event in a second frame.
     last: Option<([u8; 32], BTreeSet<Arc<str>>)>,
 }
 
@@ -59,7 +60,7 @@ impl Memberships {
         (part.publisher.to_owned(), part.channel.to_owned())
     }
 
-    /// Opens an event once, for all these agents that are members of its group.
+    /// Opens an event once for all of these agents that are members of its group.
     pub(super) fn open(
         &mut self,
         part: &SealedPart<'_>,
@@ -92,7 +93,7 @@ impl Memberships {
         opening
     }
 
-    /// Takes a change of a group.
+    /// Applies a change of a group.
     pub(super) fn follow(&mut self, part: &SealedPart<'_>, agent: &str) -> Result<(), String> {
         let readers = self.channels.get_mut(&Self::key(part));
         let membership = readers
@@ -106,8 +107,8 @@ impl Memberships {
         followed.map_err(|error| error.to_string())
     }
 
-    /// An agent has joined a group by a Welcome. If there are too many groups, one is forgotten: its agent joins again with the
-    /// next event that it should read.
+    /// Notes that an agent has joined a group by a Welcome. If there are too many groups, one is forgotten; its agent
+    /// joins again with the next event that it should read.
     pub(super) fn join(&mut self, part: &SealedPart<'_>, agent: &Arc<str>, member: Member) {
         let (key, bytes) = (Self::key(part), part.bytes.len());
         self.leave(&key, agent);
@@ -130,8 +131,8 @@ impl Memberships {
         readers.members.insert(agent.clone(), membership);
     }
 
-    /// The group that was not used for the longest time, of the publisher whose groups occupy most: no publisher pushes out those
-    /// of another one.
+    /// The least recently used group of the publisher whose groups take the most room, so that no publisher pushes out
+    /// groups of another.
     fn least_needed(&self) -> Option<((String, String), Arc<str>)> {
         let mut publishers = HashMap::new();
         for (key, readers) in &self.channels {
@@ -147,7 +148,7 @@ impl Memberships {
         most.map(|(_, (_, key, agent))| (key.clone(), agent.clone()))
     }
 
-    /// An agent has left its group.
+    /// Notes that an agent has left its group.
     pub(super) fn leave(&mut self, key: &(String, String), agent: &str) {
         let Some(readers) = self.channels.get_mut(key) else {
             return;
@@ -173,7 +174,7 @@ impl Memberships {
         self.channels.is_empty()
     }
 
-    /// Forgets the groups of agents that are not here any more, and of publishers whose certificate is not good.
+    /// Forgets the groups of agents that are no longer here, and of publishers whose certificate is no longer valid.
     pub(super) fn forget(
         &mut self,
         trust: &Arc<Trust>,
@@ -195,8 +196,8 @@ impl Memberships {
 }
 
 impl Readers {
-    /// Opens an event for these members, which are in this epoch. Returns the event, and adds the agents that do not get
-    /// it to `failed`.
+    /// Opens an event for these members, which are in this epoch. Returns the event, and adds the agents that do not
+    /// get it to `failed`.
     fn open(
         &mut self,
         part: &SealedPart<'_>,
@@ -212,7 +213,7 @@ impl Readers {
             *opener = Opener::new(&first, epoch);
         }
         let member = match &mut opener.last {
-            // They lag behind, and must not get what others open.
+            // These members lag behind, and must not get what others open.
             _ if opener.epoch != epoch => None,
             Some((last, served)) if *last == digest => {
                 let again: Vec<_> = agents.intersection(served).cloned().collect();
@@ -220,7 +221,7 @@ impl Readers {
                     agents.remove(&agent);
                     failed.insert(agent, AGAIN.to_owned());
                 }
-                // The opener's state has opened it. That of another agent, which has not, opens it once more.
+                // The opener's state has opened the event already. Another agent's state, which has not, opens it once more.
                 served.extend(agents.iter().cloned());
                 self.members
                     .get_mut(agents.first()?)

@@ -1,5 +1,5 @@
-//! Keys that move with their agents: the former process seals them to the new one, which proves to be the same agent. With
-//! them go the secrets of the rows whose messages the agent has not read.
+//! Keys that move with their agents. The former process seals them to the new one, which proves to be the same agent.
+//! It adds the secrets of the rows whose messages the agent has not read.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,16 +19,17 @@ use crate::{Shared, now};
 use sealbus_control::attachment::ask;
 use sealbus_control::{Blob, Fault, FaultCode, SealedKeys};
 
-/// The bytes of a row besides its sender's name, at most; and the length and the end of what is sealed.
+/// The most bytes of a row besides its sender's name; and of the length and the end of the sealed data.
 const ROW: usize = 64;
 
-/// The keys of a moving process are bound to this: the agent that states the key that they are sealed to.
+/// The context that the keys of a moving process are bound to: the agent that states the key to which they are sealed.
 fn context_of_keys(agent: &str) -> Vec<u8> {
     [b"sealbus former keys v2\0", agent.as_bytes()].concat()
 }
 
 impl ProcessSealer {
-    /// Seals the keys of this process to the key that `agent`, which moves with these messages, states in its new process.
+    /// Seals the keys of this process to the key that `agent`, which moves with these messages, has stated in its new
+    /// process.
     fn hand_over<'m>(
         &self,
         stated: &[u8],
@@ -43,7 +44,7 @@ impl ProcessSealer {
         let keyring = self.keyring.lock().to_bytes().map_err(unusable)?;
         let rows = rows_of(unread);
         let of_rows: usize = rows.iter().map(|row| ROW + row.sender().len()).sum();
-        // Nothing is copied before it is sealed.
+        // The buffer never grows, so no unsealed copy stays behind.
         let mut keys = Vec::with_capacity(keyring.len() + of_rows + ROW);
         let length = u32::try_from(keyring.len()).map_err(unusable)?;
         keys.extend_from_slice(&length.to_be_bytes());
@@ -58,7 +59,7 @@ impl ProcessSealer {
         })
     }
 
-    /// Takes over the keys of the process that an agent moved from. They were sealed to the key that the agent states
+    /// Takes over the keys of the process from which an agent moved. They were sealed to the key that the agent states
     /// here.
     async fn take_over(&self, agent: &Identity, certified: &Certified) -> Result<(), Fault> {
         let key = self
@@ -114,7 +115,7 @@ fn parted(bytes: &[u8], agent: &Identity) -> Option<(Keyring, Vec<OpenedRow>)> {
 }
 
 impl Shared {
-    /// Hands the keys for sealed messages over to the process that goes on with the agents at rest.
+    /// Hands the keys for sealed messages over to the process in which the agents at rest go on.
     pub(crate) fn former_keys(&self, stated: &[u8]) -> Result<SealedKeys, Fault> {
         let resting = self.resting.lock();
         let is_none = || Fault::new(FaultCode::NotPermitted, "no agent of this process moves");
@@ -128,7 +129,7 @@ impl Shared {
         }
     }
 
-    /// An agent moved here: its former keys open the messages that it brings along.
+    /// Fetches the former keys of an agent that moved here. They open the messages that it brings along.
     pub(crate) async fn take_over_keys(&self, certified: &Certified) {
         let Some(sealing) = &self.sealing else { return };
         let agent = certified.certificate.identity();

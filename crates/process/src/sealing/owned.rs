@@ -9,8 +9,8 @@ use sealbus_channels::{GroupChange, GroupName, PartKind, Reader, SealedPart};
 use sealbus_mls::{Candidate, Change, Group, GroupError};
 use sealbus_seal::{Credential, Identity, Timestamp, VerifiedIdentity};
 
-/// A member that could not open an event joins again at once. If that happens again and again, it waits longer each time,
-/// up to the second of these.
+/// A member that could not open an event joins again at once. If that happens repeatedly, it waits longer each time, up
+/// to the second of these durations.
 const REJOINING: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 /// The group of a publisher of this process.
 pub(super) struct Owned {
@@ -19,7 +19,7 @@ pub(super) struct Owned {
     /// The publisher's certificate when it made the group.
     pub(super) credential: Arc<Credential>,
     pub(super) members: BTreeMap<Arc<str>, Joined>,
-    /// Readers of whose absence the publisher was told.
+    /// The readers about whose absence the publisher was told.
     pub(super) told: HashSet<Arc<str>>,
     pub(super) used: Instant,
 }
@@ -29,14 +29,14 @@ pub(super) struct Joined {
     pub(super) session: u64,
     pub(super) verified: VerifiedIdentity,
     pub(super) at: Instant,
-    /// How often it has joined in this session.
+    /// How often the member has joined in this session.
     pub(super) times: u32,
-    /// It could not open an event.
+    /// Whether the member could not open an event.
     pub(super) is_lost: bool,
 }
 
 impl Joined {
-    /// Whether it has to join again now.
+    /// Whether the member must join again now.
     pub(super) fn must_rejoin(&self) -> bool {
         let pause = REJOINING.0 * 4_u32.saturating_pow(self.times.saturating_sub(1).min(8));
         self.is_lost && (self.times < 2 || self.at.elapsed() >= pause.min(REJOINING.1))
@@ -71,7 +71,7 @@ impl Owned {
         }
     }
 
-    /// One change of the group, as its members learn it.
+    /// Makes one change of the group, in the form that its members get.
     pub(super) fn change(
         &mut self,
         of: (&str, &str),

@@ -1,4 +1,4 @@
-//! Agents state their keys for sealed messages.
+//! How agents state their keys for sealed messages.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl ProcessSealer {
         self.host.ask(publish).await
     }
 
-    /// States it again, unless the agent has another certificate by now, and with it a later statement.
+    /// States the key again, unless the agent has another certificate by now, and so has made a later statement.
     async fn publish_again(&self, agent: &str, certified: &Certified) -> Result<(), Fault> {
         match self.is_latest(certified) {
             true => self.publish(agent, certified).await,
@@ -35,8 +35,8 @@ impl ProcessSealer {
 }
 
 impl Shared {
-    /// States the key of an agent under a new certificate. While the platform does not take it, it is stated again and
-    /// again, as long as the process is there. Meanwhile others use the key that they know.
+    /// States the key of an agent under a new certificate. While the platform does not take it, the statement is
+    /// repeated, as long as the process is there. Meanwhile others use the key that they know.
     pub(crate) async fn publish_key(self: &Arc<Self>, agent: &str, certified: &Certified) {
         let Some(sealing) = self.sealing.clone() else {
             return;

@@ -1,4 +1,4 @@
-//! One process on its own: agents, names, certificates, wishes, moves.
+//! One process on its own: agents, names, certificates, wishes, and moves.
 
 use futures_util::future::join_all;
 
@@ -72,7 +72,7 @@ async fn certified_agents_talk_and_leave() {
     ));
 }
 
-/// Its node may have been started again. One that knew of no other agent would end the process with the first.
+/// The node may have been started again. If it knew of no other agent, it would end the process with the first one.
 #[tokio::test]
 async fn a_process_that_attached_again_reports_the_agents_that_live_in_it() {
     let (process, host, tell) = open(HOUR).await;
@@ -80,7 +80,7 @@ async fn a_process_that_attached_again_reports_the_agents_that_live_in_it() {
     let (_alice, bob, _carol) = tokio::try_join!(alice, bob, carol).unwrap();
     drop(bob);
     tell.send(Command::AttachedAgain).await.unwrap();
-    // Commands are obeyed in their order.
+    // Commands are obeyed in order.
     let (answer, heard) = oneshot::channel();
     tell.send(Command::Heard { answer }).await.unwrap();
     heard.await.unwrap();
@@ -156,7 +156,7 @@ async fn renewal_is_tried_again_while_the_platform_is_away() {
     assert_eq!(process.end(), None);
 }
 
-/// Another start of a name that is taken changes nothing for the agent that runs, and the identity goes with the agent.
+/// Another start under a name that is taken changes nothing for the running agent, and its identity leaves with it.
 #[tokio::test]
 async fn a_running_agent_keeps_its_long_lived_identity() {
     let place = tempfile::tempdir().unwrap();
@@ -192,7 +192,7 @@ async fn a_running_agent_keeps_its_long_lived_identity() {
     assert_eq!(certificate.long_lived(), None);
 }
 
-/// A refusal that another identity caused does not end the agent that runs.
+/// A refusal that another identity caused does not end the running agent.
 #[tokio::test]
 async fn a_name_that_is_taken_is_no_verdict_at_renewal() {
     let (process, host, _tell) = open(Duration::from_secs(2)).await;
@@ -468,7 +468,7 @@ async fn the_hook_is_called_for_messages_and_wishes() {
     assert_eq!(bob.wishes().current(), Some(Wish::Stop));
 }
 
-/// Several tasks wait for the wishes of one agent, and one task in several places; some give up.
+/// Several tasks wait for the wishes of one agent, and one task in several places. Some give up.
 #[tokio::test]
 async fn everyone_who_waits_hears_of_a_wish() {
     let (process, _host, _tell) = open(HOUR).await;
@@ -480,7 +480,7 @@ async fn everyone_who_waits_hears_of_a_wish() {
                 let outer = wishes.stop_wished();
                 tokio::pin!(outer);
                 for _ in 0..3 {
-                    // This wait gives up at once. The other wait in this task must not be forgotten for that.
+                    // This wait gives up at once. The task's other wait must not be forgotten because of it.
                     let inner = tokio::time::timeout(Duration::from_millis(1), wishes.wished());
                     tokio::select! {
                         () = &mut outer => return number,

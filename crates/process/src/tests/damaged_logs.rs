@@ -1,4 +1,4 @@
-//! Readers of a log with a damaged part. They get the events before the damage once, the report of the damage, and the
+//! Readers of a log with a damaged part. They get the events before the damage once, a report of the damage, and the
 //! events behind it when it is mended. If the damage is given up, the damaged events count as missed.
 
 #![allow(clippy::unwrap_used)]
@@ -42,7 +42,7 @@ fn damage(file: &Path) -> Vec<u8> {
     whole
 }
 
-/// Waits until a subscription says that a log is damaged.
+/// Waits until a subscription reports that a log is damaged.
 async fn damaged(subscription: &Subscription) -> DamagedLog {
     let said = async {
         loop {

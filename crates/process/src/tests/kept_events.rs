@@ -105,7 +105,7 @@ async fn one_schedule(seed: u64) {
                 places.insert(place, text);
             }
         }
-        // In the end the reader is left alone. If it were always killed before reporting its position, it would begin
+        // At the end the reader is left alone. If it were always killed before it reported its position, it would begin
         // again and again.
         if publishing.is_some() && node.below(14) == 0 {
             reader.kill(Some(subscription));
@@ -131,7 +131,7 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
     anna.publish("/news", "before").await.unwrap();
     {
         let mut news = ben.subscribe("/news", durable("news"));
-        // Events published immediately after the subscription count.
+        // Events that are published immediately after the subscription count.
         for number in 0..4 {
             anna.publish("/news", &number.to_string()).await.unwrap();
         }
@@ -158,7 +158,7 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
         assert_eq!((&*logged.node, logged.missed), (NODE, 0));
         assert!(event.provenance().is_trusted());
     }
-    // Another durable subscription begins now. Others begin where they want.
+    // Another durable subscription begins now. Others begin where they choose.
     let mut late = ben.subscribe("/news", |options| {
         options.replay = sealbus_channels::Replay::Last(2);
     });
@@ -267,7 +267,7 @@ async fn kept_events_are_read_in_their_time() {
     let anna = Life::begin("anna", &node);
     let say = |text: &str| AclMessage::new(Performative::Inform).with_content(text);
     let qos = |more: &str| format!("persistent,ack=disk,{more}");
-    // The time is long enough that no delay outlasts it.
+    // The time is so long that no delay exceeds it.
     let soon = Moment::from(SystemTime::now() + Duration::from_secs(2));
     for (more, text) in [
         (format!("valid-from={soon}"), "later"),
@@ -413,8 +413,8 @@ async fn no_process_uses_up_the_numbers_of_another() {
     assert_eq!(outcomes, [KeepOutcome::Kept { number: own }]);
 }
 
-/// An event that bears no evidence, as a node gives it that took the evidence away, is not handed out where the
-/// platform declares that its channel is signed.
+/// An event without evidence, as from a node that took the evidence away, is not handed out where the platform declares
+/// that its channel is signed.
 #[tokio::test]
 async fn events_of_a_signed_channel_are_not_handed_out_without_evidence() {
     let folder = tempfile::tempdir().unwrap();

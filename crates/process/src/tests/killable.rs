@@ -29,7 +29,7 @@ pub(super) struct Node {
     chance: Mutex<Random>,
     /// Whether requests and answers are lost.
     pub(super) is_lossy: AtomicBool,
-    /// Whether a test damages its files.
+    /// Whether a test damages the node's files.
     is_damaged: AtomicBool,
     pub(super) retention: Mutex<Option<(ChannelPath, Retention)>>,
 }
@@ -69,7 +69,7 @@ impl Node {
         self.running.lock().as_ref().map(|(_, logs)| logs.clone())
     }
 
-    /// Kills the node, tears the record it was writing, and starts it again.
+    /// Kills the node, tears the record that it was writing, and starts it again.
     pub(super) async fn fall(&self) {
         let running = self.running.lock().take();
         let closing = move || {
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// Appends a part of a record, as if the machine had stopped while writing it.
+    /// Appends a part of a record, as if the machine had stopped while it was written.
     fn tear(&self) {
         use std::io::Write;
         for stream in std::fs::read_dir(&self.folder).unwrap() {
@@ -286,7 +286,7 @@ impl Life {
             .unwrap()
     }
 
-    /// Ends the process like `kill -9`: nothing it would still send is heard.
+    /// Ends the process like `kill -9`: nothing that it would still send is heard.
     pub(super) fn kill(self, subscription: Option<Subscription>) {
         self.link.cut();
         drop(subscription);

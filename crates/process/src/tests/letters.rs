@@ -1,4 +1,4 @@
-//! The letters handed to a process, and which of them it accepts.
+//! Letters that are handed to a process, and which of them it accepts.
 
 use sealbus_proof::{BatchKey, Signer, Statement};
 use sealbus_seal::permission::{Messages, Policy, Rule};
@@ -125,7 +125,7 @@ async fn letters_obey_the_rules_and_revocations_of_the_day_they_are_handed_over(
     assert!(bob.mailbox().try_recv().is_none());
 }
 
-/// Evidence that an agent said this to a receiver.
+/// Evidence that an agent wrote this to a receiver.
 fn evidence(host: &TestHost, author: &str, receiver: &str, message: &[u8]) -> Blob {
     let key = KeyPair::generate().unwrap();
     let subject = Subject::Agent {
@@ -165,7 +165,7 @@ async fn letters_without_evidence_are_refused_where_messages_are_signed() {
     let letters = vec![
         letter(1, "alice", now()),
         signed(2, "alice", "bob@factory", 2),
-        // Evidence of another message, for another receiver, by another author.
+        // Evidence of another message, for another receiver, and by another author.
         signed(3, "alice", "bob@factory", 4),
         signed(4, "alice", "carol@factory", 4),
         signed(5, "mallory", "bob@factory", 5),
@@ -232,7 +232,7 @@ async fn a_letter_that_asks_for_a_proof_and_has_none_is_refused() {
     assert_eq!(refused, [(RefusalReason::NotProved, 1)]);
 }
 
-/// A dishonest node says of an agent's message that it is a notice, which nobody signs.
+/// A dishonest node claims that an agent's message is a notice, which nobody signs.
 #[tokio::test]
 async fn a_node_passes_nobodys_message_off_as_the_platforms() {
     let (mut host, tell) = TestHost::new(&World::new(), &[], HOUR, Vec::new());
@@ -254,7 +254,7 @@ async fn a_node_passes_nobodys_message_off_as_the_platforms() {
     assert!(counts.contains(&(RefusalReason::NotProved, 1)));
 }
 
-/// The node recognises by it a report that comes twice.
+/// By it the node recognises a report that comes twice.
 #[tokio::test]
 async fn a_letter_that_is_left_is_reported_with_its_hand_over() {
     let (host, tell) = TestHost::new(&World::new(), &[], HOUR, Vec::new());

@@ -1,4 +1,4 @@
-//! Processes joined by the mesh: renewal under open connections, revocation.
+//! Processes joined by the mesh: renewal under open connections, and revocation.
 
 use sealbus_channels::{
     ChannelPath, ChannelPattern, Channels, PublishError, Qos, SubscriptionOptions,
@@ -158,7 +158,7 @@ async fn senders_of_a_process_that_was_given_up_hear_what_was_not_confirmed() {
     assert!(matches!(refused, SendError::GivenUp { .. }), "{refused}");
 }
 
-/// A process does not wait for its platform's word if a peer shows that the platform has revoked it.
+/// A process does not wait until its platform tells it, if a peer shows that the platform has revoked it.
 #[tokio::test]
 async fn a_peer_that_knows_of_a_revocation_is_believed_at_once() {
     let world = World::new();
@@ -229,7 +229,7 @@ async fn changes_of_the_deny_list_that_do_not_fit_make_a_process_ask_for_the_who
     holds(&newer).await;
     assert_eq!(held().digest(), newer.digest());
 
-    // Changes that come while the process waits may be later than the list for which it waits.
+    // Changes that come while the process waits may be newer than the list for which it waits.
     let (missed, late) = (deny("dave"), deny("erin"));
     *world.lists.lock() = vec![Ok(late.whole())];
     world.keeps_lists.store(true, Ordering::SeqCst);
@@ -273,7 +273,7 @@ async fn publishers_of_a_process_that_was_given_up_hear_which_events_were_not_co
     let (channels, qos) = (Channels::of(one.bus()), Qos::default());
     let publish = || channels.publish(alice.outbox(), &news, &qos, event());
     assert_eq!(publish().await.unwrap().processes, 1);
-    // The other process hears first that this one is revoked, and takes nothing more.
+    // The other process learns first that this one is revoked, and takes nothing more.
     world
         .processes
         .lock()
@@ -318,7 +318,7 @@ async fn publish_error(
     published.unwrap_err()
 }
 
-/// It waits in the bus until the receiver is found, and then in the transport until the other process has it.
+/// A message waits in the bus until the receiver is found, and then in the transport until the other process has it.
 #[tokio::test]
 async fn what_a_process_still_holds_at_its_end_is_counted() {
     let world = World::new();

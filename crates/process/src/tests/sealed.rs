@@ -16,7 +16,7 @@ pub(super) fn sealed() -> Delivery {
 
 pub(super) async fn open(world: &Arc<World>, agent: &str) -> (Process, AgentHandle, Arc<TestHost>) {
     let (host, tell) = TestHost::new(world, &[agent], HOUR, Vec::new());
-    // The commands' channel lives as long as the test.
+    // The channel for commands lives as long as the test.
     std::mem::forget(tell);
     let process = Process::open(host.clone(), None).await.unwrap();
     let handle = process.agent(agent).await.unwrap();
@@ -28,7 +28,7 @@ pub(super) fn credential(world: &World, agent: &str, validity: Validity) -> Cred
     Credential::new(key, chain).unwrap()
 }
 
-/// A certificate of the right CA that came without the proof that the log has it.
+/// A certificate of the right CA, without the proof that it is in the log.
 fn unlogged(world: &World, agent: &str, validity: Validity) -> Credential {
     let (key, chain) = certified(world, agent, validity);
     Credential::new(key, chain.without_inclusion()).unwrap()
@@ -108,8 +108,8 @@ async fn no_key_of_a_dishonest_directory_is_believed() {
         .unwrap();
     assert_eq!(read(&mut bob).await, "secret");
 
-    // A valid key that is older than the known one: its certificate began before, and may have ended. Alice's process knows
-    // carol's newer one.
+    // A valid key that is older than the known one: its certificate began earlier, and may have ended. Alice's process
+    // knows carol's newer one.
     let newer = Validity::starting(now().plus(30 * second), HOUR / 2);
     for (validity, kept, is_believed) in [
         (newer, false, true),
@@ -198,7 +198,7 @@ async fn sealed_letters_that_were_changed_or_are_for_others_are_refused() {
 
     let good = sealed_by(&one, BOB, "good").await;
     let for_carol = sealed_by(&one, "carol@factory", "for carol").await;
-    // Its node signs nothing, so each change breaks the proof; an author signs what it likes.
+    // A node cannot sign, so each of its changes breaks the proof; an author signs what it likes.
     let mut bit = encoded(&good);
     let last = bit.len() - 20;
     bit[last] ^= 1;
@@ -211,7 +211,7 @@ async fn sealed_letters_that_were_changed_or_are_for_others_are_refused() {
     clear = clear.with_user_defined(LEVEL_PARAMETER, Expression::Word("sealed".to_owned()));
     let mut named = clear.clone();
     named.performative = Performative::from("sealed");
-    // The same content, for another receiver in the same process, which has the same key.
+    // The same content for another receiver in the same process, which has the same key.
     let mut turned = for_carol.clone();
     turned.receivers = good.receivers.clone();
     let mut unsigned = letter(9, &alice, BOB, &encoded(&good));
@@ -263,8 +263,8 @@ async fn keys_move_with_their_agents_and_nodes_learn_none() {
     let (here, tell) = TestHost::new(&world, &["bob"], HOUR, Vec::new());
     let source = Process::open(here, None).await.unwrap();
     let mut bob = source.agent("bob").await.unwrap();
-    // The messages that bring the secret are read here: the first, which waited until its receiver was found, and the first
-    // that a link took at once. Those that name it move unread.
+    // The messages with the secret are read here: the first one, which waited until its receiver was found, and the
+    // first one that a link took at once. The messages that only name it move unread.
     for greeting in ["good day", "how are you?"] {
         alice
             .send_with(inform(&bob, greeting), sealed())
@@ -297,7 +297,7 @@ async fn keys_move_with_their_agents_and_nodes_learn_none() {
     assert!(carried.len() < 1120);
     assert!(!carried.windows(said.len()).any(|at| at == said.as_bytes()));
 
-    // Nobody but the agent itself, under a good certificate, gets the keys; and they show to nobody on the way.
+    // Only the agent itself, under a valid certificate, gets the keys, and nobody on the way can see them.
     let own = EncryptionKey::generate().unwrap();
     let asked = |stated: Vec<u8>| {
         let tell = tell.clone();
@@ -342,7 +342,7 @@ async fn keys_move_with_their_agents_and_nodes_learn_none() {
         assert_eq!(message.message().content_text().unwrap(), said);
     }
 
-    // The former process has ended: the messages are noted as refused, and the agent goes on.
+    // The former process has ended. The messages are noted as refused, and the agent goes on.
     *world.source.lock() = None;
     let (there, _tell) = TestHost::new(&world, &["bob"], HOUR, frozen);
     let without = Process::open(there, None).await.unwrap();
@@ -360,7 +360,7 @@ async fn a_statement_that_comes_late_takes_the_place_of_no_later_one() {
     let world = World::new();
     let (host, _tell) = TestHost::new(&world, &["alice"], HOUR, Vec::new());
     let away = || Fault::new(FaultCode::Unavailable, "the node is away");
-    // The first statement, and once more.
+    // For the first statement, and for one repetition.
     *host.not_stated.lock() = vec![away(), away()];
     let process = Process::open(host.clone(), None).await.unwrap();
     let _alice = process.agent("alice").await.unwrap();

@@ -1,4 +1,4 @@
-//! Sealed channels between processes: their readers, and what hostile processes and nodes achieve.
+//! Sealed channels between processes: their readers, and attempts of hostile processes and nodes.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub(super) fn offers() -> ChannelPath {
 
 async fn open_at(world: &Arc<World>, agents: &[&str], level: &str) -> Process {
     let (mut host, tell) = TestHost::new(world, agents, HOUR, Vec::new());
-    // The commands' channel lives as long as the test.
+    // The channel for commands lives as long as the test.
     std::mem::forget(tell);
     let own = Arc::get_mut(&mut host).unwrap();
     own.membership.platform.level = level.to_owned();
@@ -33,7 +33,7 @@ pub(super) async fn open(world: &Arc<World>, agents: &[&str]) -> Process {
     open_at(world, agents, "auth").await
 }
 
-/// Two processes that know each other, with an agent each.
+/// Two processes that know each other, with one agent each.
 pub(super) async fn alice_and_bob(
     world: &Arc<World>,
 ) -> (Process, AgentHandle, Process, AgentHandle) {
@@ -91,7 +91,7 @@ pub(super) async fn publish(process: &Process, agent: &AgentHandle, content: &st
         .unwrap()
 }
 
-/// The content of the next event, which must be sealed, and must not show it to others.
+/// The content of the next event, which must be sealed, so that others cannot see it.
 pub(super) async fn next(subscription: &mut Subscription) -> String {
     let event = tokio::time::timeout(Duration::from_secs(60), subscription.recv());
     let event = event.await.unwrap().unwrap();
@@ -168,7 +168,8 @@ async fn subscribers_read_and_filters_and_groups_go_on_working() {
     for process in [&one, &two, &three] {
         assert_eq!(process.bus().refusals().total(), 0);
     }
-    // The other direction, and best effort: such an event may be lost, as when it overtakes the change of its group.
+    // The other direction, with best effort: such an event may be lost, for example when it overtakes the change of its
+    // group.
     let mut alices = subscribe(&one, &alice, options());
     let qos = "best-effort,level=sealed".parse().unwrap();
     let heard = loop {
@@ -201,7 +202,7 @@ async fn who_comes_later_reads_what_is_later_and_who_leaves_or_was_revoked_reads
     assert_eq!(next(&mut bobs).await, "1");
     assert_eq!(next(&mut bobs).await, "2");
 
-    // The secrets that carol's process had open nothing after she was revoked.
+    // The secrets of carol's process open nothing after she was revoked.
     world.deny("carol").await;
     let list = world.deny_list.lock().sign(&world.authority).unwrap();
     while one.shared.trust.latest_deny_list().unwrap().version() != list.version() {
@@ -226,7 +227,7 @@ async fn who_comes_later_reads_what_is_later_and_who_leaves_or_was_revoked_reads
     let part = SealedPart::parse(&content, "alice@factory", "/offers").unwrap();
     let opening = sealer(&three).open(&part, &only("carol@factory"));
     assert!(opening.event.is_none());
-    // Bob, whom that change removed as well, joins again.
+    // Bob, whom that change also removed, joins again.
     let mut last = String::new();
     while last != "4" {
         publish(&one, &alice, "4").await;
@@ -244,7 +245,7 @@ async fn a_subscriber_that_lost_its_state_joins_again() {
     assert_eq!(next(&mut bobs).await, SECRET);
     two.shared.sealing.as_ref().unwrap().lose_groups();
     publish(&one, &alice, "2").await;
-    // The publisher hears of it.
+    // The publisher is told.
     let why = failure(&mut alice).await;
     let why = why.content_text().unwrap();
     assert!(why.contains("bob@factory cannot open it"), "{why}");
@@ -280,7 +281,7 @@ pub(super) async fn parts(
     parts_on(process, (publisher, &offers()), readers, text).await
 }
 
-/// The same on another channel.
+/// As [`parts`], on another channel.
 pub(super) async fn parts_on(
     process: &Process,
     (publisher, channel): (&str, &ChannelPath),
@@ -307,7 +308,7 @@ pub(super) async fn parts_on(
     changes.chain([content(&event.message)]).collect()
 }
 
-/// The text that an agent reads of a content that is said to come from this publisher on this channel.
+/// The text that an agent reads in a content that is said to come from this publisher on this channel.
 pub(super) fn read_part(
     process: &Process,
     agent: &str,
@@ -353,7 +354,7 @@ async fn what_a_hostile_node_or_agent_makes_of_a_sealed_event_does_not_open() {
     let read = |content: &[u8]| read_part(&two, BOB, FROM_ALICE, content);
     // Before the Welcome.
     assert!(read(event).is_err());
-    // The Welcome in another's hands, or in another's name.
+    // Another agent uses the Welcome, or it comes in another's name.
     assert!(read_part(&three, "mallory@factory", FROM_ALICE, welcome).is_err());
     let mallorys = parts(&three, "mallory@factory", &[BOB], "false").await;
     let refused = read(&mallorys[0]).unwrap_err();
@@ -374,12 +375,12 @@ async fn what_a_hostile_node_or_agent_makes_of_a_sealed_event_does_not_open() {
         .await
         .pop()
         .unwrap();
-    // On another channel, and as another's own.
+    // On another channel, and as another's own event.
     let elsewhere = ("alice@factory", "/wages");
     assert!(read_part(&two, BOB, elsewhere, event).is_err());
     assert!(read_part(&two, BOB, ("mallory@factory", "/offers"), event).is_err());
     assert_eq!(read(event), Ok(Some(SECRET.to_owned())));
-    // Again.
+    // The same event again.
     assert!(read(event).is_err());
     let second = parts(&one, "alice@factory", &[BOB], "second").await;
     let third = parts(&one, "alice@factory", &[BOB], "third").await;
@@ -388,7 +389,7 @@ async fn what_a_hostile_node_or_agent_makes_of_a_sealed_event_does_not_open() {
     // A best-effort event may overtake another one.
     assert_eq!(read(&second[0]), Ok(Some("second".to_owned())));
     assert!(read(&second[0]).is_err());
-    // A false event of mallory's group, which bob joins in mallory's name alone.
+    // A forged event of mallory's group, which bob joins only in mallory's name.
     let from_mallory = ("mallory@factory", "/offers");
     assert_eq!(read_part(&two, BOB, from_mallory, &mallorys[0]), Ok(None));
     assert!(read(&mallorys[1]).is_err());
@@ -411,7 +412,7 @@ async fn what_a_hostile_node_or_agent_makes_of_a_sealed_event_does_not_open() {
 #[tokio::test]
 async fn where_all_is_sealed_nobody_reads_events_in_the_clear() {
     let world = World::new();
-    // This process keeps no rule.
+    // This process keeps no rules.
     let hostile = open_at(&world, &["mallory"], "signed").await;
     let one = open_at(&world, &["alice"], "sealed").await;
     let two = open_at(&world, &["bob"], "sealed").await;
@@ -425,7 +426,7 @@ async fn where_all_is_sealed_nobody_reads_events_in_the_clear() {
     let why = failure(&mut mallory).await;
     let why = why.content_text().unwrap();
     assert!(why.contains("not sealed"), "{why}");
-    // The level of the platform is enough.
+    // The platform's level is enough.
     publish_with(&one, &alice, &Qos::default(), SECRET)
         .await
         .unwrap();

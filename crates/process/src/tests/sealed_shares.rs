@@ -1,4 +1,4 @@
-//! Sealed events of queue groups and of subscribers that move, and what publishers are told of sealed events that do not arrive.
+//! Sealed events of queue groups and of moving subscribers, and what publishers are told of sealed events that do not arrive.
 
 use sealbus_channels::{Channels, Qos, Subscription, SubscriptionOptions};
 
@@ -12,7 +12,7 @@ fn in_group() -> SubscriptionOptions {
     options().grouped("workers")
 }
 
-/// The content of the next event. Its publisher must hear of no failure.
+/// The content of the next event. Its publisher must not get a failure.
 async fn next_of(subscription: &mut Subscription, publisher: &mut AgentHandle) -> String {
     tokio::select! {
         content = next(subscription) => content,
@@ -39,9 +39,9 @@ async fn an_event_of_a_queue_group_waits_for_the_new_key_of_its_only_worker() {
     know_each_other(&[&one, &three]);
     let bob = three.agent("bob").await.unwrap();
     let mut bobs = subscribe(&three, &bob, in_group());
-    // Nobody knows that the former process handled the first one.
+    // Nobody knows that the former process handled the first event.
     while next_of(&mut bobs, &mut alice).await != "2" {}
-    // Its state is lost, and the key package is the same.
+    // The state of his process is lost, but the key package is the same.
     three.shared.sealing.as_ref().unwrap().lose_groups();
     publish(&one, &alice, "3").await;
     assert_eq!(next_of(&mut bobs, &mut alice).await, "3");
@@ -52,7 +52,7 @@ async fn an_event_of_a_queue_group_comes_back_if_its_worker_never_has_a_key() {
     let world = World::new();
     let (one, mut alice, two, bob) = alice_and_bob(&world).await;
     let bobs = subscribe(&two, &bob, in_group());
-    // The directory keeps the worker's key to itself.
+    // The directory withholds the worker's key.
     world.keys.lock().clear();
     publish(&one, &alice, "1").await;
     let failed = failure(&mut alice).await;
@@ -64,7 +64,7 @@ async fn an_event_of_a_queue_group_comes_back_if_its_worker_never_has_a_key() {
     drop(bobs);
 }
 
-/// The place that a subscriber leaves has no key for what is sealed to the other place.
+/// The place that a subscriber leaves has no key for events that are sealed to the other place.
 #[tokio::test]
 async fn a_subscriber_that_moves_opens_each_sealed_event_in_one_of_its_two_places() {
     let world = World::new();
@@ -117,7 +117,7 @@ async fn the_failure_of_a_sealed_event_names_its_conversation_and_nothing_else_o
     let failed = failure(&mut alice).await;
     assert_eq!(failed.conversation_id, Some("order-17".into()));
     assert_eq!(failed.in_reply_to, Some("offer-3".into()));
-    // Whoever sees the mailbox of the publisher learns no more than of a sealed message.
+    // Somebody who sees the publisher's mailbox learns no more than from a sealed message.
     assert_eq!(failed.protocol, None);
 }
 

@@ -1,4 +1,4 @@
-//! Sealed events for several agents of one process: the process opens each once.
+//! Sealed events for several agents of one process, which opens each event once.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ async fn agents_of_one_process_read_an_event_once_and_none_of_them_again() {
     let some = (Some("first".to_owned()), 1);
     assert_eq!(read(&two, &READERS, event), some);
     assert_eq!(read(&two, &READERS, event), (None, 3));
-    // Carol alone, whose own state has opened nothing yet.
+    // Carol alone, whose own state has not opened anything yet.
     assert_eq!(read(&two, &[carol], event), (None, 1));
     let second = parts(&one, ALICE, &READERS, "second").await;
     assert_eq!(
@@ -55,7 +55,7 @@ async fn agents_of_one_process_read_an_event_once_and_none_of_them_again() {
     assert_eq!(read(&two, &[bob], event), (parted(), 0));
     assert_eq!(read(&two, &[carol, dora], event), (parted(), 1));
     assert_eq!(read(&two, &[bob, carol], event), (None, 2));
-    // The publisher removes bob, whose state opened the events. Bob does not hear of it.
+    // The publisher removes bob, whose state opened the events. Bob is not told.
     let third = parts(&one, ALICE, &[carol, dora], "third").await;
     let [commit, event] = &third[..] else {
         panic!("{} parts", third.len())

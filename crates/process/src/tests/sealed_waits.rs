@@ -1,5 +1,5 @@
-//! Agents that state no keys, begin one session after another or take up room: they hold up nobody for long, and push out
-//! nobody.
+//! Agents that state no keys, begin one session after another, or take up room. They hold up nobody for long, and push
+//! out nobody.
 
 use sealbus_channels::{ChannelPath, EventToSeal, Needs, SealedEvent, Unsealed};
 
@@ -32,7 +32,7 @@ async fn an_agent_that_states_no_key_is_waited_for_once() {
     }
 }
 
-/// Seals an event of alice's to bob, who is there in this session.
+/// Seals an event from alice to bob, who is there in this session.
 fn event_in(process: &Process, session: u64) -> Result<SealedEvent, Unsealed> {
     let message = AclMessage::new(Performative::Inform)
         .with_sender(sealbus_bus::aid_of(FROM_ALICE.0))
@@ -48,7 +48,7 @@ fn event_in(process: &Process, session: u64) -> Result<SealedEvent, Unsealed> {
     })
 }
 
-/// How many sessions bob begins, one at each look-up, until alice publishes without him; and why she does.
+/// The number of sessions that bob begins, one at each look-up, until alice publishes without him; and her reason.
 async fn sessions_until_left_out(process: &Process) -> (u64, String) {
     let sessions = async {
         let mut session = 1;
@@ -127,7 +127,7 @@ async fn a_receipt_that_waits_for_a_key_holds_up_no_other_letter() {
     };
     until("an outcome", || !settled().is_empty()).await;
     assert_eq!(settled()[0], (2, LetterOutcome::Taken));
-    // There is no key, and no receipt: the AMS writes to the sender.
+    // There is no key, and so no receipt: the AMS writes to the sender.
     until("the other outcome", || settled().len() == 2).await;
     assert_eq!(settled()[1], (1, LetterOutcome::Taken));
 }

@@ -1,6 +1,7 @@
-//! Random walks over a sealed channel: readers come and leave, are revoked, lose their state and begin anew, certificates are
-//! renewed, and the publisher begins anew, while events are published. Each accepted event comes once to each reader of its time, and to
-//! one member of each queue group, or its publisher is told. Nobody opens what was published after it had left.
+//! Random walks over a sealed channel: readers come and leave, are revoked, lose their state and begin anew,
+//! certificates are renewed, and the publisher begins anew, while events are published. Each accepted event comes once
+//! to each reader of its time, and to one member of each queue group, or its publisher is told. Nobody opens an event
+//! that was published after it had left.
 //!
 //! `SEALBUS_SEED=7 cargo test -p sealbus-process sealed_walk` takes the one walk of that seed.
 
@@ -19,8 +20,9 @@ use readers::{Program, Seat, program, read_all};
 use super::sealed_channels::{know_each_other, offers, options, sealed, subscribe};
 use super::*;
 
-/// Processes of readers, and the agents of each.
+/// The number of processes of readers.
 const PROCESSES: usize = 3;
+/// The agents of each of them.
 const AGENTS: usize = 12;
 const STEPS: usize = 16;
 const GROUP: &str = "workers";
@@ -32,12 +34,13 @@ struct Walk {
     alice: AgentHandle,
     programs: Vec<Program>,
     seats: Vec<Seat>,
-    /// The next number to publish, and the accepted ones.
+    /// The next number to publish.
     next: Arc<AtomicU64>,
+    /// The numbers of the accepted events.
     accepted: Arc<Mutex<BTreeSet<u64>>>,
     /// The failures that the publisher got, by the number of their events.
     told: BTreeMap<u64, Vec<String>>,
-    /// Outsiders have tried to open the events before this number.
+    /// Outsiders have tried to open all events before this number.
     tried: u64,
     journal: Vec<String>,
 }
@@ -114,7 +117,8 @@ impl Walk {
         }
     }
 
-    /// Whether the publisher was told that a reader does not have an event. A failure that names other readers does not tell of it.
+    /// Whether the publisher was told that a reader does not have an event. A failure that names other readers does not
+    /// count.
     fn is_told(&self, number: u64, reader: Option<&str>) -> bool {
         self.told.get(&number).is_some_and(|failures| {
             failures.iter().any(|why| match reader {
@@ -127,13 +131,13 @@ impl Walk {
         })
     }
 
-    /// The broken promises: who misses what.
+    /// The broken promises: which reader misses which event.
     fn missing(&self) -> Vec<String> {
         let accepted = self.accepted.lock().clone();
         let mut missing = Vec::new();
         for seat in self.seats.iter().filter(|it| !it.is_worker) {
             let heard: BTreeSet<u64> = seat.numbers().into_iter().collect();
-            // A reader that left may miss the last events, and none before one that it heard.
+            // A reader that left may miss the last events, but none before one that it got.
             let until = match seat.until {
                 None => u64::MAX,
                 Some(until) => heard.last().map_or(0, |last| until.min(*last)),
@@ -177,14 +181,14 @@ impl Walk {
         }
     }
 
-    /// Nobody hears twice, nor early or late, and nobody opens what is none of its business.
+    /// Checks that nobody gets an event twice, too early or too late, and that nobody opens events of others.
     fn check(&mut self) {
         let mut events = BTreeMap::new();
         let mut unmarked = BTreeSet::new();
         for seat in &self.seats {
             let mut own = BTreeSet::new();
             for (number, content, is_marked) in seat.heard.lock().iter() {
-                // A worker's marked copy is no first one, whoever has the other.
+                // A worker's marked copy is not a first one, whoever has the other.
                 let is_alone = !seat.is_worker || *is_marked || unmarked.insert(*number);
                 let is_first = own.insert(*number) && is_alone;
                 assert!(
@@ -259,7 +263,7 @@ impl Walk {
             .collect()
     }
 
-    /// A seat that may become empty: one worker stays.
+    /// A seat that may become empty. One worker stays.
     fn some_seat(&mut self) -> Option<usize> {
         let mut present = self.present();
         let workers = present
@@ -311,7 +315,7 @@ impl Walk {
                     drop(seat.handle.take());
                     let (agent, program, is_worker) =
                         (seat.agent.clone(), seat.program, seat.is_worker);
-                    // From now on its process may open what is published for its new seat.
+                    // From now on its process may open events for its new seat.
                     seat.gone = Some(u64::MAX);
                     self.subscribe(program, agent, is_worker).await;
                 }
@@ -341,7 +345,7 @@ impl Walk {
                 }
             }
             6 => {
-                // More often, it joins ever more slowly.
+                // If this happens more often, it joins ever more slowly.
                 let program = &mut self.programs[program];
                 let has_lost = std::mem::replace(&mut program.has_lost, true);
                 let sealing = program
@@ -396,7 +400,7 @@ impl Walk {
         former.process.close().await;
         let processes = self.programs.iter().chain([&self.publisher]);
         know_each_other(&processes.map(|it| &it.process).collect::<Vec<_>>());
-        // Those that stay are known before anything else happens.
+        // The readers that stay are known before anything else happens.
         for at in self.present() {
             let agent = self.seats[at].agent.clone();
             until("a known subscription", || self.is_known(&agent)).await;
@@ -418,7 +422,7 @@ impl Walk {
             }
         }
         self.settle().await;
-        // In the end all that are there read again.
+        // At the end, all readers that are there read again.
         let begun = Instant::now();
         loop {
             let number = self.now();

@@ -3,7 +3,8 @@
 use super::meshed::open;
 use super::*;
 
-/// Begins to renew all certificates, of which there is one. The answer of the platform is on its way until the returned end is told.
+/// Begins to renew all certificates, of which there is one. The platform's answer is held back until the returned end
+/// is told.
 async fn renew(process: &Process, host: &TestHost) -> oneshot::Sender<()> {
     let asked = host.asked.load(Ordering::SeqCst);
     let (arrives, held_up) = oneshot::channel();
@@ -51,7 +52,7 @@ async fn revoke_ca(world: &World, tell: &mpsc::Sender<Command>) {
         list.sign(&world.authority).unwrap().whole()
     };
     tell.send(Command::DenyList(Blob(signed))).await.unwrap();
-    // Commands are obeyed in their order.
+    // Commands are obeyed in order.
     let (answer, heard) = oneshot::channel();
     tell.send(Command::Heard { answer }).await.unwrap();
     heard.await.unwrap();
@@ -63,7 +64,7 @@ async fn a_certificate_whose_ca_is_revoked_while_it_is_on_its_way_is_renewed_soo
     for agents in [Vec::new(), vec!["alice"]] {
         let world = World::new();
         let (process, host, tell) = open(&world, &agents, HOUR).await;
-        // A process that nobody reaches has no certificate, and the agents of the other one are not open yet.
+        // A process that nobody can reach has no certificate, and the agents of the other one are not open yet.
         let _alice = match agents.is_empty() {
             true => Some(process.agent("alice").await.unwrap()),
             false => None,

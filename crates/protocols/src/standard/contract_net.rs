@@ -1,7 +1,7 @@
 //! Contract Net (FIPA SC00029): the initiator calls for proposals, accepts some, and the chosen participants work.
 //!
-//! The initiator may accept several proposals or none. It rejects a proposal that comes after the deadline of the call by
-//! itself.
+//! The initiator may accept several proposals or none. A proposal that comes after the deadline of the call is rejected
+//! without a decision.
 
 use sealbus_fipa::Performative::{
     AcceptProposal, Cfp, Failure, Inform, Propose, Refuse, RejectProposal,

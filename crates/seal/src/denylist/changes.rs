@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::certificate::Serial;
 use crate::identity::Identity;
 
-/// The changes that an authority remembers. A receiver that misses more gets the whole list.
+/// The number of changes that an authority remembers. A receiver that misses more gets the whole list.
 const REMEMBERED: usize = 8192;
 
 /// An entry that was made or changed.
@@ -16,17 +16,17 @@ pub(super) enum Changed {
     Identity(Identity),
 }
 
-/// The changes that copies of a list share: a further change copies no more than these.
+/// The number of changes in one part. Copies of a list share parts, so a further change copies at most this many.
 const SHARED: usize = 128;
 
-/// Changes, each with the version that it made.
+/// Changes, each with the version that it produced.
 type Part = Vec<(u64, Changed)>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
     /// All changes after this version are remembered.
     since: u64,
-    /// In order; all but the last are full.
+    /// In order. All parts but the last are full.
     parts: VecDeque<Arc<Part>>,
 }
 
@@ -52,7 +52,7 @@ impl Changes {
         }
     }
 
-    /// The changes after `version`, if all of them are remembered.
+    /// The changes after `version`; `None` if not all of them are remembered.
     pub(super) fn since(&self, version: u64) -> Option<impl Iterator<Item = &Changed>> {
         let is_before = |part: &Arc<Part>| part.last().is_none_or(|(at, _)| *at <= version);
         let first = self.parts.partition_point(is_before);

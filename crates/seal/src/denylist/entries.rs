@@ -1,4 +1,4 @@
-//! The entries of a deny list, in pages: copies share the pages, and a change copies and hashes only the pages that it
+//! The entries of a deny list, in pages. Copies share the pages, and a change copies and hashes only the pages that it
 //! touches.
 
 use std::collections::BTreeMap;
@@ -11,23 +11,23 @@ use crate::certificate::Serial;
 use crate::identity::Identity;
 use crate::timestamp::Timestamp;
 
-/// The pages of serial numbers, and those of identities. A full list has about five hundred serial numbers on each.
+/// The number of pages for serial numbers, and for identities. A full list has about five hundred serial numbers on each.
 pub(super) const PAGES: usize = 1024;
 
-/// The length of an entry without its key, in bytes.
+/// The length of an entry in bytes, excluding its key.
 const ENTRY: usize = 17;
 
-/// A denial, and how long the list holds it.
+/// A denial, and how long the list keeps it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) denial: Denial,
     pub(super) forget_after: Timestamp,
 }
 
-/// A key of an entry, which always lies on the same page.
+/// The key of an entry, which decides on which page the entry lies.
 pub(super) trait Paged: Ord + Clone {
     fn page(&self) -> usize;
-    /// The length of its entry in the signed list, in bytes.
+    /// The length of the key's entry in the signed list, in bytes.
     fn entry_length(&self) -> usize;
 }
 
@@ -65,7 +65,7 @@ impl<K: Paged, V: Clone> Pages<K, V> {
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&V> {
-        // Most lists deny no identity: there is nothing to look for.
+        // Most lists deny no identity, so there is nothing to look up.
         if self.count == 0 {
             return None;
         }
@@ -82,7 +82,7 @@ impl<K: Paged, V: Clone> Pages<K, V> {
         }
     }
 
-    /// Forgets the entries that are over.
+    /// Forgets the entries for which `is_over` holds.
     pub(super) fn forget(&mut self, is_over: impl Fn(&V) -> bool) {
         for page in &mut self.pages {
             if page.entries.values().any(&is_over) {
@@ -149,7 +149,7 @@ impl Paged for Serial {
     }
 }
 
-/// The page is chosen by FNV-1a over the identity's text. Authority and receivers must agree on it.
+/// FNV-1a over the identity's text chooses the page. Authority and receivers must agree on it.
 impl Paged for Identity {
     fn page(&self) -> usize {
         struct Fnv(u64);
@@ -162,12 +162,12 @@ impl Paged for Identity {
             }
         }
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-        // Writing to it does not fail.
+        // Writing to the hash cannot fail.
         let _ = write!(hash, "{self}");
         (hash.0 % PAGES as u64) as usize
     }
 
-    /// The length and the text of the identity come before the time before which its certificates are denied.
+    /// The identity's length and text come first, then the time before which its certificates are denied.
     fn entry_length(&self) -> usize {
         size_of::<u16>() + self.to_string().len() + size_of::<u64>() + ENTRY
     }

@@ -1,12 +1,12 @@
-//! A signed deny list, whole or as changes, in the form that travels and is kept:
+//! A signed deny list, whole or as changes, in the form in which it is sent and kept:
 //!
 //! ```text
 //! context ‖ chain ‖ version ‖ forgotten ‖ number of serials ‖ of identities ‖ digest ‖ signature of all before it
 //! ‖ the version that the following changes ‖ serials ‖ identities
 //! ```
 //!
-//! The changes of version 0 are the whole list. The version that changes follow is not signed: changes that do not lead
-//! to the signed digest are not believed, no matter which version they claim to follow.
+//! The changes of version 0 are the whole list. The version that changes follow is not signed: if changes do not lead
+//! to the signed digest, they are not believed, whatever version they claim to follow.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -29,7 +29,7 @@ use crate::verify_error::VerifyError;
 const CONTEXT: &[u8] = b"sealbus deny list v2\0";
 const SHORT: DenyListError = DenyListError::Malformed("it is cut short");
 
-/// A deny list with its authority's certificate and signature.
+/// A deny list with the certificate and the signature of its authority.
 #[derive(Clone, Debug)]
 pub struct SignedDenyList {
     list: DenyList,
@@ -37,13 +37,13 @@ pub struct SignedDenyList {
     head: Arc<[u8]>,
 }
 
-/// A signed list or changes to one, as received.
+/// A signed list, or changes to one, as received.
 pub(crate) struct ReceivedDenyList<'r> {
     authority: Identity,
     chain: CertificateChain,
     version: u64,
     forgotten: Timestamp,
-    /// The number of serials and of identities on the list.
+    /// The numbers of serials and of identities on the list.
     counts: (usize, usize),
     digest: Hash,
     signed: &'r [u8],
@@ -90,15 +90,15 @@ impl SignedDenyList {
         self.encode(0, list.serials.iter(), list.identities.iter())
     }
 
-    /// The changes since an older version, or the whole list if not all of them are known. Only the authority's own list
-    /// knows changes.
+    /// The changes since an older version, or the whole list if not all of them are known. Only the authority's own
+    /// list knows changes.
     pub fn since(&self, version: u64) -> Vec<u8> {
         let list = &self.list;
         let Some(changes) = list.changes.since(version) else {
             return self.whole();
         };
         let changed: BTreeSet<&Changed> = changes.collect();
-        // Changed entries may be forgotten since.
+        // Changed entries may have been forgotten since.
         let serials = changed.iter().filter_map(|changed| match changed {
             Changed::Serial(serial) => Some((serial, list.serials.get(serial)?)),
             Changed::Identity(_) => None,
@@ -110,7 +110,7 @@ impl SignedDenyList {
         self.encode(version, serials, identities)
     }
 
-    /// The list, to be changed and signed again.
+    /// The list itself, so that it can be changed and signed again.
     pub fn into_list(self) -> DenyList {
         self.list
     }
@@ -154,7 +154,7 @@ impl Deref for SignedDenyList {
 }
 
 impl<'r> ReceivedDenyList<'r> {
-    /// Reads a list or changes without believing them.
+    /// Reads a list or changes without checking the signature.
     pub(crate) fn read(received: &'r [u8]) -> Result<Self, DenyListError> {
         if received.len() > LONGEST_SIGNED {
             return Err(DenyListError::Malformed("it is longer than 16 MiB"));
@@ -202,7 +202,8 @@ impl<'r> ReceivedDenyList<'r> {
         })
     }
 
-    /// Checks that a trusted authority signed it. `verify` says whether a certificate is one, and reads it.
+    /// Checks that a trusted authority signed it. `verify` checks that a certificate is that of a trusted authority,
+    /// and reads it.
     pub(crate) fn verify(
         self,
         verify: impl FnOnce(&[u8]) -> Result<Certificate, VerifyError>,
@@ -222,18 +223,18 @@ impl<'r> ReceivedDenyList<'r> {
         self.version
     }
 
-    /// Whether these are all entries, and not changes to an older list.
+    /// Whether these are all entries, and not only changes to an older list.
     pub(crate) fn is_whole(&self) -> bool {
         self.since == 0
     }
 
-    /// Whether these are the entries of another list.
+    /// Whether `list` has exactly the signed entries.
     pub(crate) fn holds(&self, list: &DenyList) -> bool {
         let counts = (list.serials.len(), list.identities.len());
         counts == self.counts && list.digest() == self.digest
     }
 
-    /// The list that was signed. `held` is the list in force, which changes continue.
+    /// The list that was signed. If these are changes, they continue `held`, the list in force.
     pub(crate) fn continue_from(
         self,
         held: Option<&DenyList>,
@@ -257,7 +258,7 @@ impl<'r> ReceivedDenyList<'r> {
         for (identity, denied) in &self.identities {
             list.identities.insert(identity.clone(), *denied);
         }
-        // An authority makes no entry that is over. So all entries are looked at only when it forgets some.
+        // An authority makes no entry that is over already. So all entries are searched only when it forgets some.
         if list.forgotten != self.forgotten {
             list.forget(self.forgotten);
             list.forgotten = self.forgotten;

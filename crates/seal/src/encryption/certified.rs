@@ -1,4 +1,4 @@
-//! An agent's statement that a key for encryption is its own.
+//! The statement of an agent that a key for encryption is its own.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::trust::Trust;
 use crate::verified::VerifiedIdentity;
 use crate::verify_error::VerifyError;
 
-/// The first bytes of the signed statement. They set it apart from every other kind of statement.
+/// The first bytes of the signed statement. They distinguish it from every other kind of statement.
 const CONTEXT: &[u8] = b"sealbus encryption key v1\0";
 
 /// How long ago the certificate of an absent agent may have ended. No message waits longer for its receiver.
 pub(super) const LONGEST_ABSENCE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The longest key package for groups of MLS.
+/// The longest key package for MLS groups, in bytes.
 pub const LONGEST_KEY_PACKAGE: usize = 16 << 10;
 
-/// An agent's key for encryption, signed by the agent's certified key. It is good as long as the certificate is: a
-/// statement under a former certificate says nothing, unless its agent is absent.
+/// An agent's key for encryption, signed by the agent's certified key. It is valid as long as the certificate is. A
+/// statement under a former certificate proves nothing, unless its agent is absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertifiedEncryptionKey {
     chain: CertificateChain,
@@ -40,7 +40,7 @@ fn statement(identity: &Identity, leaf: Fingerprint, key: &EncryptionPublicKey) 
 }
 
 impl CertifiedEncryptionKey {
-    /// Says that `key` is the key of the owner of `credential`.
+    /// States that `key` is the key of the owner of `credential`.
     pub fn sign(
         credential: &Credential,
         key: &EncryptionPublicKey,
@@ -68,9 +68,9 @@ impl CertifiedEncryptionKey {
         self.stated_by(agent, &trust.verify(&self.chain, now)?)
     }
 
-    /// The same for a message that waits until `agent` is there. The certificate of an absent agent has ended, at most 30
-    /// days ago, or is denied because the agent left, was killed or moved. A certificate that an operator revoked is not
-    /// believed. Returns the owner of that certificate, too.
+    /// As [`verify`](Self::verify), for a message that waits until `agent` is there. The certificate of an absent agent
+    /// may have ended, at most 30 days ago, or may be denied because the agent left, was killed or moved. A certificate
+    /// that an operator revoked is not believed. Also returns the owner of the certificate.
     ///
     /// # Errors
     /// Why the key is not believed.
@@ -140,8 +140,8 @@ impl CertifiedEncryptionKey {
         }
     }
 
-    /// Reads a statement that the agent's key package for groups of MLS may follow. The statement says nothing of the
-    /// package, which has a signature of its own.
+    /// Reads a statement that may be followed by the agent's key package for MLS groups. The statement does not cover
+    /// the package, which has a signature of its own.
     pub fn decode_with_package(bytes: &[u8]) -> Result<(Self, &[u8]), EncryptionError> {
         let (chain, rest) = CertificateChain::decode_prefix(bytes)?;
         let (key, signature) = rest

@@ -1,4 +1,4 @@
-//! An author's commitment to a message: it shows nothing of the message, and fits no other one.
+//! An author's commitment to a message: it reveals nothing of the message, and fits no other one.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use zeroize::Zeroizing;
 use super::{EncryptionError, SharedSecret};
 use crate::key::random;
 
-/// The first bytes of what is hashed. They set it apart from every other kind of statement.
+/// The first bytes of the hashed data. They distinguish it from every other kind of statement.
 const CONTEXT: &[u8] = b"sealbus commitment v1\0";
 
 /// SHA-256 of a [`Salt`] and a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commitment([u8; Self::LENGTH]);
 
-/// The random bytes of a [`Commitment`]. With them, everybody can check which message was meant.
+/// The random bytes of a [`Commitment`]. With them, anybody can check which message was meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Salt([u8; Self::LENGTH]);
 
@@ -26,7 +26,7 @@ impl Salt {
     /// New random bytes.
     ///
     /// # Errors
-    /// If the system gives none.
+    /// If the system gives no random bytes.
     pub fn random() -> Result<Self, EncryptionError> {
         Ok(Self(random()?))
     }
@@ -51,7 +51,7 @@ impl Commitment {
         Self::to_pieces(salt, &[message])
     }
 
-    /// The commitment to the message that these pieces are, one behind the other.
+    /// The commitment to the message that consists of these pieces, in order.
     pub fn to_pieces(salt: &Salt, pieces: &[&[u8]]) -> Self {
         let all = [CONTEXT, &salt.0].into_iter();
         Self(crate::sha256_of(all.chain(pieces.iter().copied())))
@@ -68,9 +68,9 @@ impl Commitment {
     }
 }
 
-/// The salts of messages under one secret: SHA-256 of the secret and the number (8 bytes) of each. Both have one length, and the
-/// secret is used for nothing else, so the hash needs no key of its own. Whoever has the secret knows all salts; one salt shows
-/// nothing of another one.
+/// The salts of messages under one secret. Each is the SHA-256 of the secret and the message's number (8 bytes). Both
+/// have a fixed length, and the secret is used for nothing else, so the hash needs no key of its own. Whoever has the
+/// secret knows all salts; one salt reveals nothing of another.
 pub struct Salts(SharedSecret);
 
 impl Salts {

@@ -1,4 +1,4 @@
-//! The key schedule of HPKE and the messages under one secret (RFC 9180 sections 4, 5.1 and 5.2).
+//! The key schedule of HPKE, and the messages under one secret (RFC 9180 sections 4, 5.1 and 5.2).
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use zeroize::Zeroizing;
 
 use super::{Encapsulation, EncryptionError, EncryptionKey, EncryptionPublicKey, SharedSecret};
 
-/// A nonce's length, for every AEAD of HPKE.
+/// The length of a nonce, for every AEAD of HPKE.
 const NONCE: usize = 12;
-/// The length of the exporter's secret, and of every secret that is exported.
+/// The length of the exporter's secret, and of every exported secret.
 const EXPORTED: u8 = 32;
 
 /// The algorithms that a context is bound to. The KDF is HKDF-SHA256.
@@ -36,7 +36,7 @@ impl Suite {
         bytes_of(&hash.sign())
     }
 
-    /// The first 32 bytes of the expansion: no key of HPKE is longer.
+    /// The first 32 bytes of the expansion. No key of HPKE is longer.
     fn expand(
         &self,
         secret: &SharedSecret,
@@ -68,7 +68,7 @@ fn bytes_of(tag: &hmac::Tag) -> SharedSecret {
     bytes
 }
 
-/// The messages under one secret, at either side, in mode base.
+/// The messages under one secret, on either side, in mode base.
 pub struct EncryptionContext {
     key: LessSafeKey,
     first_nonce: Zeroizing<[u8; NONCE]>,
@@ -81,9 +81,9 @@ impl EncryptionContext {
     /// The messages under the shared secret of a KEM. Both sides must have the same `info`.
     ///
     /// # Errors
-    /// If the AEAD takes no key.
+    /// If the AEAD does not accept the key.
     pub fn new(suite: &Suite, secret: &SharedSecret, info: &[u8]) -> Result<Self, EncryptionError> {
-        // Mode base: no secret was agreed before.
+        // Mode base: no secret was agreed in advance.
         let mut context = vec![0];
         context.extend_from_slice(suite.extract(&[], b"psk_id_hash", &[]).as_slice());
         context.extend_from_slice(suite.extract(&[], b"info_hash", info).as_slice());
@@ -105,7 +105,7 @@ impl EncryptionContext {
         })
     }
 
-    /// A further secret of both sides, for this purpose (RFC 9180 section 5.3).
+    /// A further secret that both sides share, for this purpose (RFC 9180 section 5.3).
     pub fn export(&self, suite: &Suite, purpose: &[u8]) -> SharedSecret {
         suite.expand(&self.exporter, b"sec", purpose, EXPORTED)
     }
@@ -128,7 +128,7 @@ impl EncryptionContext {
         self.number = number;
     }
 
-    /// Seals the next message in place, as [`Sealing::seal`].
+    /// Seals the next message in place, as [`Sealing::seal`] does.
     ///
     /// # Errors
     /// If there were too many messages.
@@ -145,10 +145,10 @@ impl EncryptionContext {
         Ok(())
     }
 
-    /// Opens the next message in place, as [`Opening::open`].
+    /// Opens the next message in place, as [`Opening::open`] does.
     ///
     /// # Errors
-    /// If it is not what was sealed with this secret, number and `associated`.
+    /// If it was not sealed with this secret, number and `associated`.
     pub fn open<'a>(
         &mut self,
         associated: &[u8],
@@ -203,12 +203,12 @@ impl Sealing {
         self.0.number
     }
 
-    /// A further secret of both sides, for this purpose.
+    /// A further secret that both sides share, for this purpose.
     pub fn export(&self, purpose: &[u8]) -> SharedSecret {
         self.0.export(&SUITE, purpose)
     }
 
-    /// Seals the next message in place. `associated` is not encrypted, and the receiver must have the same.
+    /// Seals the next message in place. `associated` is not encrypted, and the receiver must have the same bytes.
     pub fn seal(
         &mut self,
         associated: &[u8],
@@ -219,7 +219,7 @@ impl Sealing {
 }
 
 impl Opening {
-    /// Takes the secret that the sender encapsulated. A false encapsulation may show only when a message does not open.
+    /// Takes the secret that the sender encapsulated. A wrong encapsulation may show only when a message does not open.
     pub fn begin(
         key: &EncryptionKey,
         encapsulation: &Encapsulation,
@@ -228,10 +228,10 @@ impl Opening {
         Self::with_secret(key.decapsulate(encapsulation)?, info)
     }
 
-    /// The same with the [secret](Self::secret) of another opening.
+    /// As [`begin`](Self::begin), with the [secret](Self::secret) of another opening.
     ///
     /// # Errors
-    /// If the AEAD takes no key.
+    /// If the AEAD does not accept the key.
     pub fn with_secret(secret: SharedSecret, info: &[u8]) -> Result<Self, EncryptionError> {
         Ok(Self {
             messages: EncryptionContext::new(&SUITE, &secret, info)?,
@@ -239,18 +239,18 @@ impl Opening {
         })
     }
 
-    /// The secret. Whoever has it opens all messages under it.
+    /// The secret. Whoever has it can open all messages under it.
     pub fn secret(&self) -> &SharedSecret {
         &self.secret
     }
 
-    /// A further secret of both sides, for this purpose.
+    /// A further secret that both sides share, for this purpose.
     pub fn export(&self, purpose: &[u8]) -> SharedSecret {
         self.messages.export(&SUITE, purpose)
     }
 
-    /// Opens the message with this number in place. It may have been opened before: whoever calls this must know whether
-    /// a message was repeated.
+    /// Opens the message with this number in place, even if it was opened before. The caller must know whether a
+    /// message was repeated.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -263,7 +263,7 @@ impl Opening {
         self.messages.open_at(number, associated, sealed)
     }
 
-    /// Opens the next message in place. After an error the same message is still due; `sealed` is then of no use.
+    /// Opens the next message in place. After an error the same message is still due, and `sealed` is of no more use.
     pub fn open<'a>(
         &mut self,
         associated: &[u8],

@@ -1,4 +1,4 @@
-//! Known answers: RFC 9180's own for the key schedule over X25519, and another implementation's for the whole.
+//! Known answers: those of RFC 9180 for the key schedule over X25519, and those of another implementation for the whole.
 
 use aws_lc_rs::aead::{AES_128_GCM, CHACHA20_POLY1305};
 
@@ -9,7 +9,7 @@ use super::*;
 struct Known {
     suite: Suite,
     secret: &'static str,
-    /// The numbers of messages, and what they become.
+    /// The numbers of messages, and their sealed forms.
     sealed: [(u64, &'static str); 6],
 }
 
@@ -112,7 +112,7 @@ fn messages_are_sealed_as_the_rfc_says() {
     }
 }
 
-/// The bytes of a member of the file of another implementation's answers.
+/// The bytes of a member of the file with another implementation's answers.
 fn member(name: &str) -> Vec<u8> {
     let text = include_str!("known/hybrid.txt");
     let digits = text
@@ -126,7 +126,7 @@ fn member(name: &str) -> Vec<u8> {
 fn what_another_implementation_sealed_is_opened() {
     let expanded = member("lattice key");
     let lattice = DecapsulationKey::new(&ML_KEM_768, &expanded).unwrap();
-    // The public half lies in the private one (FIPS 203, section 7.1).
+    // The private key contains the public half (FIPS 203, section 7.1).
     let lattice_public = &expanded[1152..][..LATTICE_KEY];
     let curve = agreement::PrivateKey::from_private_key(&X25519, &member("curve key")).unwrap();
     let key = EncryptionKey::of(lattice, lattice_public, curve).unwrap();

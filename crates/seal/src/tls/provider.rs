@@ -8,7 +8,7 @@ use rustls::crypto::aws_lc_rs::kx_group;
 /// The cryptographic provider of every TLS connection: aws-lc-rs, with X25519MLKEM768, and with X25519 for peers that
 /// do not know it.
 ///
-/// Each configuration is given this provider. The process-wide default of rustls is never touched.
+/// Each configuration gets this provider. The process-wide default of rustls is never touched.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     let make = || CryptoProvider {
@@ -22,10 +22,10 @@ pub fn provider() -> Arc<CryptoProvider> {
 mod tests {
     use super::*;
 
-    /// Two providers in one tree panic at the first handshake, or one silently decides for the other.
+    /// With two providers in one tree, the first handshake panics, or one silently decides for the other.
     #[test]
     fn the_tree_holds_one_provider() {
-        // The lock file would not do: it names optional dependencies that are not turned on.
+        // The lock file does not suffice: it names optional dependencies that are not enabled.
         let output = std::process::Command::new(env!("CARGO"))
             .args(["tree", "--workspace", "--locked"])
             .args(["--prefix", "none", "--format", "{lib} {p} features={f}"])

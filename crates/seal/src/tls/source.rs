@@ -22,7 +22,7 @@ pub struct CertificateSource {
 
 struct Shown {
     certified: Arc<CertifiedKey>,
-    /// The same certificate with the root at the end, for clients that know only the root's fingerprint.
+    /// The same certificate, with the root at the end, for clients that know only the root's fingerprint.
     with_root: Option<Arc<CertifiedKey>>,
 }
 
@@ -65,7 +65,7 @@ impl Shown {
         root: Option<&CertificateDer<'static>>,
     ) -> Result<Self, TlsError> {
         let chain = credential.chain().to_certificates();
-        // The library leaves bytes that it is given behind. These are borrowed, and overwritten when they are dropped.
+        // The library does not erase bytes that it is given. These are borrowed, and overwritten when dropped.
         let der = credential.key().pkcs8();
         let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(der.as_slice()))?;
         let certified = CertifiedKey::new(chain, key);

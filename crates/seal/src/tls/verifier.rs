@@ -18,7 +18,7 @@ use crate::timestamp::Timestamp;
 use crate::trust::Trust;
 use crate::verify_error::VerifyError;
 
-/// The required identity of the other end of a connection.
+/// The identity that the other end of a connection must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedPeer {
     /// Exactly this identity.
@@ -28,7 +28,7 @@ pub enum ExpectedPeer {
 }
 
 impl ExpectedPeer {
-    /// Any process or node of the platform. A mesh endpoint talks to these.
+    /// Any process or node of the platform, as at a mesh endpoint.
     pub const ENDPOINT: Self = Self::AnyOf(&[IdentityKind::Process, IdentityKind::Node]);
     /// Any node of the platform.
     pub const NODE: Self = Self::AnyOf(&[IdentityKind::Node]);
@@ -47,7 +47,7 @@ impl ExpectedPeer {
 
 /// Why this end refused the other end's certificate in one handshake.
 ///
-/// TLS itself tells the peer only a word such as `unknown_ca` or `certificate_expired`. This value holds the whole
+/// TLS itself tells the peer only a word such as `unknown_ca` or `certificate_expired`. This value holds the full
 /// reason, for the log and for the error of this end.
 #[derive(Clone, Debug, Default)]
 pub struct HandshakeRefusal(Arc<OnceLock<VerifyError>>);
@@ -59,7 +59,7 @@ impl HandshakeRefusal {
     }
 }
 
-/// The inputs of a verifier.
+/// The trust that a verifier relies on.
 #[derive(Clone, Debug)]
 pub(super) enum Believed {
     Known(Arc<Trust>),
@@ -87,7 +87,7 @@ impl PeerVerifier {
         }
     }
 
-    /// The same check, of another identity.
+    /// The same check, for another identity.
     pub(super) fn expecting(&self, expected: ExpectedPeer) -> Self {
         Self {
             expected,
@@ -109,7 +109,7 @@ impl PeerVerifier {
         now: UnixTime,
     ) -> Result<(), RustlsError> {
         self.judge(leaf, issuers, now.into()).map_err(|error| {
-            // TLS turns this into the alert that tells the peer.
+            // TLS turns this into the alert for the peer.
             let alert = match &error {
                 VerifyError::UnknownIssuer { .. }
                 | VerifyError::WrongRoot { .. }
@@ -156,7 +156,7 @@ impl PeerVerifier {
 
 static ED25519: [&dyn SignatureVerificationAlgorithm; 1] = [webpki::aws_lc_rs::ED25519];
 
-/// The only signatures accepted in a handshake.
+/// The only signatures that are accepted in a handshake.
 static SIGNATURES: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     all: &ED25519,
     mapping: &[(SignatureScheme::ED25519, &ED25519)],

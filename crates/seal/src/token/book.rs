@@ -21,11 +21,11 @@ pub struct TokenEntry {
     pub name: Option<Name>,
     /// The moment at which the token expires.
     pub expires: Timestamp,
-    /// The time of its use and the name of its user.
+    /// When it was used, and the name of its user.
     pub redeemed: Option<(Timestamp, Name)>,
 }
 
-/// The tokens that a platform has made. Each can be redeemed once, in time, by the user it was made for.
+/// The tokens that a platform has made. Each can be redeemed once, in time, by the user that it was made for.
 ///
 /// The book is a state machine without I/O: store the [entry](TokenBook::entry) of each changed hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl TokenBook {
         )
     }
 
-    /// Enters a bare secret, for the one-time tickets that a node gives to the programs it starts.
+    /// Enters a bare secret, for the one-time tickets that a node gives to the programs that it starts.
     pub fn enter_secret(
         &mut self,
         purpose: Purpose,
@@ -95,10 +95,10 @@ impl TokenBook {
         Ok(hash)
     }
 
-    /// Checks whether the token with this secret could be spent for `name`, or, without a name, for some name. The token
-    /// stays as it is.
+    /// Checks whether the token with this secret could be spent for `name` or, without a name, for some name. The token
+    /// does not change.
     ///
-    /// The secret is looked up by its hash, so the time that this takes reveals nothing about the kept secrets.
+    /// The secret is looked up by its hash, so the time of this call reveals nothing about the kept secrets.
     pub fn check(
         &self,
         purpose: Purpose,
@@ -155,7 +155,7 @@ impl TokenBook {
         Ok(hash)
     }
 
-    /// Makes a redeemed token valid again. Meant for a failure after the redemption that was not the fault of the
+    /// Makes a redeemed token valid again. Meant for a failure after the redemption that is not the fault of the
     /// token's user.
     pub fn restore(&mut self, hash: &SecretHash) {
         if let Some(entry) = self.entries.get_mut(hash) {

@@ -7,29 +7,29 @@ use rustls_pki_types::{CertificateDer, TrustAnchor};
 use crate::certificate::Fingerprint;
 use crate::verified::VerifiedIdentity;
 
-/// The number of verified chains remembered in each of two generations. A repeated binding then costs one signature.
+/// The number of verified chains remembered in each of two generations. A repeated binding then costs one signature check.
 const CACHED_CHAINS: usize = 8192;
 
-/// The number of issuing authorities remembered. Their own signatures are then not checked for each new leaf.
+/// The number of issuing authorities remembered. Their own signatures are then not checked again for each new leaf.
 const CACHED_AUTHORITIES: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Cache {
-    /// By their [`mark`].
+    /// The verified chains, by their [`mark`].
     pub(super) chains: Generations<VerifiedIdentity>,
-    /// Facts that a caller checked, see [`Trust::once`](super::Trust::once).
+    /// Facts that a caller checked; see [`Trust::once`](super::Trust::once).
     pub(super) facts: Generations<()>,
     authorities: HashMap<Fingerprint, TrustAnchor<'static>>,
 }
 
-/// Values that were used lately.
+/// Values that were used recently.
 pub(super) struct Generations<V> {
     young: HashMap<Fingerprint, V>,
     old: HashMap<Fingerprint, V>,
 }
 
-/// The mark of a whole chain. Others may show the same leaf with other certificates behind it, such as an earlier one of its CA: what
-/// is found of these says nothing about those that its owner shows.
+/// The mark of a whole chain. Others may show the same leaf with other certificates behind it, such as an earlier one
+/// of its CA. A verdict on those says nothing about the ones that its owner shows.
 pub(super) fn mark(leaf: Fingerprint, issuers: &[CertificateDer<'_>]) -> Fingerprint {
     let mut all = leaf.as_bytes().to_vec();
     for issuer in issuers {
@@ -39,7 +39,7 @@ pub(super) fn mark(leaf: Fingerprint, issuers: &[CertificateDer<'_>]) -> Fingerp
 }
 
 impl Cache {
-    /// An authority that was verified before. A leaf's chain may end with it. Its dates and denials are still checked.
+    /// An authority that was verified before, with which a leaf's chain may end. Its dates and denials are still checked.
     pub(super) fn authority(&self, der: &CertificateDer<'_>) -> Option<TrustAnchor<'static>> {
         self.authorities.get(&Fingerprint::of(der)).cloned()
     }

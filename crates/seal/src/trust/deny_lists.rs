@@ -8,13 +8,13 @@ use crate::denylist::{DenyList, DenyListError, DenyListUpdate, ReceivedDenyList,
 use crate::identity::Identity;
 use crate::timestamp::Timestamp;
 
-/// The most older lists of one authority that stay in force because they [outlast](DenyList::outlasts) its newest. The
-/// authority has them back within a second of being heard.
+/// The most older lists of one authority that stay in force because they [outlast](DenyList::outlasts) its newest one.
+/// The authority gets them back within a second after it is heard.
 const MOST_OUTLASTING: usize = 4;
 
 impl Trust {
-    /// Reads a signed deny list that was kept, or changes to the list `held`, and checks that a trusted authority signed the
-    /// result. The certificate that it was signed under may have ended since.
+    /// Reads a stored signed deny list, or changes to the list `held`, and checks that a trusted authority signed the
+    /// result. The certificate of the signer may have ended since.
     ///
     /// # Errors
     /// [`DenyListError`].
@@ -39,8 +39,8 @@ impl Trust {
         ReceivedDenyList::read(signed)?.verify(|authority| self.verify_authority(authority, now))
     }
 
-    /// Takes a signed deny list, or changes to the list held from the same authority, if it is newer than that list. The
-    /// list is in force when this returns. The caller must then have open bindings [checked](Trust::check) again.
+    /// Takes a signed deny list, or changes to the list held from the same authority, if it is newer than that list.
+    /// The list is in force when this returns. The caller must then [check](Trust::check) open bindings again.
     ///
     /// # Errors
     /// [`DenyListError`]. The list that was held stays in force. If changes do not fit it, the caller
@@ -53,8 +53,8 @@ impl Trust {
         self.apply(signed, now, true)
     }
 
-    /// As [`apply_deny_list`](Self::apply_deny_list), for a list of a CA that denies beside the one that certifies: the
-    /// [latest](Self::latest_deny_list) list stays the one of the latter.
+    /// As [`apply_deny_list`](Self::apply_deny_list), for the list of another CA than the one that certifies. The
+    /// [latest](Self::latest_deny_list) list stays that of the certifying CA.
     ///
     /// # Errors
     /// As [`apply_deny_list`](Self::apply_deny_list).
@@ -95,14 +95,15 @@ impl Trust {
                     }
                     return Ok(DenyListUpdate::AlreadyHeld { version });
                 }
-                // An authority that goes on from an older copy of its list can reach a version again: both lists are obeyed.
+                // An authority that goes on from an older copy of its list can reach a version again. Then both lists
+                // are obeyed.
                 if !received.is_whole() {
                     return Err(DenyListError::Diverged { authority, version });
                 }
             }
         }
         let list = held.map(|held| -> &DenyList { &lists[held] });
-        // Changes to a list keep all that it denies.
+        // Changes to a list keep everything that it denies.
         let may_lose = received.is_whole();
         let new = Arc::new(received.continue_from(list)?);
         let (mut older, mut index) = (0, 0);
@@ -114,7 +115,7 @@ impl Trust {
             older += usize::from(stays && !is_other);
             stays
         });
-        // The list of the CA that certifies stays in its place.
+        // The list of the certifying CA stays in its place.
         let place = match held {
             Some(0) => 0,
             _ => usize::from(!is_latest && !lists.is_empty()),
@@ -124,15 +125,15 @@ impl Trust {
         Ok(DenyListUpdate::Applied { version })
     }
 
-    /// The deny lists in force: the newest of each authority, and those that [outlast](DenyList::outlasts) it. The one that
-    /// came last is the first.
+    /// The deny lists in force, the one that came last first: the newest of each authority, and those that
+    /// [outlast](DenyList::outlasts) it.
     pub fn deny_lists(&self) -> Arc<Vec<Arc<SignedDenyList>>> {
         self.deny_lists.load_full()
     }
 
-    /// The lists in force that have denials which the [latest](Self::latest_deny_list) one lacks. Its authority must have
-    /// them: it went on from an older copy of the list, such as a backup, or took the place of an authority whose last
-    /// denials it does not know. `is_new` says whether a list is to be looked at: looking at one takes as long as it is.
+    /// The lists in force with denials that the [latest](Self::latest_deny_list) one lacks. Its authority needs them:
+    /// it went on from an older copy of the list, such as a backup, or replaced an authority whose last denials it does
+    /// not know. `is_new` says whether to look at a list, which takes time in proportion to its length.
     pub fn outlasting_deny_lists(
         &self,
         mut is_new: impl FnMut(&DenyList) -> bool,
@@ -145,7 +146,7 @@ impl Trust {
         others.iter().filter(outlasting).cloned().collect()
     }
 
-    /// The deny list that came last. That is the list of the CA that certifies now.
+    /// The deny list that came last: that of the CA that certifies now.
     pub fn latest_deny_list(&self) -> Option<Arc<SignedDenyList>> {
         self.deny_lists.load().first().cloned()
     }

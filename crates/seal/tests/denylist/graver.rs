@@ -1,4 +1,4 @@
-//! Denials for several reasons: whoever excuses the certificate of an agent that ended in order hears of the graver one.
+//! Denials for several reasons: code that excuses the certificate of an agent that ended in order learns of the graver one.
 
 use sealbus_seal::encryption::{CertifiedEncryptionKey, EncryptionError, EncryptionKey};
 use sealbus_seal::issuance::Grant;
@@ -17,7 +17,7 @@ fn certified(by: &IssuingAuthority, grant: &Grant, now: Timestamp) -> Credential
     Credential::new(key, issued.unwrap().chain).unwrap()
 }
 
-/// The denial for which no message that waits is sealed to the key that the owner of this certificate states.
+/// The denial for which no waiting message is sealed to the key that the owner of this certificate states.
 fn refusal(platform: &TestPlatform, owner: &Credential) -> Option<Denial> {
     let key = EncryptionKey::generate().unwrap();
     let stated = CertifiedEncryptionKey::sign(owner, key.public()).unwrap();
@@ -48,7 +48,7 @@ fn the_end_of_an_agent_excuses_no_revoked_ca() {
         let list = list.sign(&platform.authority).unwrap().whole();
         platform.trust.apply_deny_list(&list, now).unwrap();
     };
-    // The thief gives it the serial number of a certificate that ended in order.
+    // The thief uses the serial number of a certificate that ended in order.
     let grant = Grant::by_operator(platform.agent("alice"), ADDRESS);
     let made_up = certified(&stolen, &grant, now);
     deny(made_up.certificate().unwrap().serial(), ended);
@@ -73,7 +73,7 @@ fn the_word_of_an_operator_counts_beside_the_end_of_an_agent() {
     );
     let (alice, bob) = (platform.agent("alice"), platform.agent("bob"));
     let owner = platform.credential(&alice);
-    // A CA that did not know of the operator's word renewed an earlier certificate.
+    // A CA that did not know of the operator's denial renewed an earlier certificate.
     let earlier = Renewed {
         serial: serial(7),
         not_before: now.minus(2 * HOUR),

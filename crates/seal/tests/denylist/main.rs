@@ -77,7 +77,7 @@ fn each_authority_has_its_own_list() {
     }
     let lists = platform.trust.deny_lists();
     assert_eq!(lists.len(), 2);
-    // The one that came last is the first, also if it was held already.
+    // The list that came last is the first, even if it was held already.
     assert!(lists[1].denied_serial(serial(0)).is_some());
     assert!(lists[0].denied_serial(serial(1)).is_some());
     let again = lists[1].whole();
@@ -111,13 +111,13 @@ fn a_successor_denies_the_same_and_is_told_what_it_does_not_know() {
     let mut list = list.succeeded_by(second.identity().clone());
     assert!(list.version() > first.version());
     let signed = list.sign(&second).unwrap();
-    // Nobody holds an earlier list of the second authority, so changes are no use.
+    // Nobody has an earlier list of the second authority, so changes are useless.
     assert_eq!(signed.since(first.version()), signed.whole());
     apply(&signed.whole()).unwrap();
     let lacking = || platform.trust.outlasting_deny_lists(|_| true);
     assert!(lacking().is_empty());
 
-    // The first authority denied something more before it was gone.
+    // The first authority denied one more certificate before it was gone.
     first.deny_serial(serial(2), later, denial(now)).unwrap();
     first.raise_version(1000);
     apply(&first.sign(&platform.authority).unwrap().whole()).unwrap();
@@ -181,7 +181,7 @@ fn a_restarted_authority_goes_on_from_its_own_list() {
     let signed = list.sign(&platform.authority).unwrap().whole();
     let mut opened = platform.trust.open_kept_deny_list(&signed, None).unwrap();
     assert_eq!(opened.digest(), list.digest());
-    // From now on, only changes are kept.
+    // From here on, only changes are stored.
     for number in 100..200 {
         let held = list.version();
         list.deny_serial(serial(number), now.plus(HOUR), denial(now))
@@ -231,7 +231,7 @@ fn changes_fit_the_list_that_they_continue_or_change_nothing() {
     assert!(matches!(error, DenyListError::Gap { .. }), "{error}");
     assert_eq!(behind.deny_lists()[0].version(), first.version());
 
-    // It has another history.
+    // This receiver has another history.
     let other = trust();
     other.apply_deny_list(&forked.whole(), now).unwrap();
     let error = other.apply_deny_list(&changes, now).unwrap_err();
@@ -247,13 +247,13 @@ fn changes_fit_the_list_that_they_continue_or_change_nothing() {
         assert_eq!(needy.deny_lists()[0].digest(), list.digest());
     }
 
-    // Altered changes, and changes that lack some or hold too many.
+    // Altered changes, and changes with too few or too many entries.
     let held = trust();
     held.apply_deny_list(&second.whole(), now).unwrap();
     for position in 0..changes.len() {
         let mut altered = changes.clone();
         altered[position] ^= 1;
-        // Changes since an older version fit, too.
+        // Changes since an older version also fit.
         if held.apply_deny_list(&altered, now).is_ok() {
             assert_eq!(held.deny_lists()[0].digest(), list.digest());
         } else {
@@ -306,13 +306,13 @@ fn the_list_is_bounded() {
     assert_eq!(another, full);
     let another = list.deny_identity(platform.agent("a"), now.plus(HOUR), denial(now));
     assert_eq!(another, full);
-    // An entry that the list has already is not new.
+    // An entry that is on the list already is not new.
     list.deny_serial(serial(7), now.plus(HOUR), denial(now))
         .unwrap();
     let signed = list.sign(&platform.authority).unwrap().whole();
     let opened = platform.trust.open_kept_deny_list(&signed, None).unwrap();
     assert_eq!(opened.len(), MOST_ENTRIES);
-    // Room comes back by itself.
+    // Room becomes free by itself.
     let later = denial(now.plus(2 * HOUR));
     list.deny_serial(serial(u64::MAX), now.plus(3 * HOUR), later)
         .unwrap();
@@ -375,7 +375,7 @@ proptest! {
             changes.push((list.version(), signed.since(before)));
             changes.push((list.version(), signed.since(before / 2)));
         }
-        // A follower that hears of all changes holds the list, also if some come twice or overlap.
+        // A follower that gets all changes has the whole list, even if some come twice or overlap.
         let follower = Trust::new(
             platform.name.clone(), &[platform.root.certificate().clone()], SKEW,
         ).unwrap();
@@ -424,7 +424,7 @@ fn a_denial_that_is_repeated_is_remembered_until_the_later_end() {
         .unwrap();
     assert_eq!(list.version(), version);
 
-    // An authority that went on from an older copy takes the later end over.
+    // An authority that went on from an older copy takes over the later end.
     let mut older = early.clone();
     assert!(list.outlasts(&older) && !early.outlasts(&list));
     older.take_over(&list, now).unwrap();

@@ -20,7 +20,7 @@ fn what_an_authority_forgot_with_an_older_copy_stays_denied_until_it_has_it_back
     platform.trust.apply_deny_list(&in_force, now).unwrap();
     assert!(platform.trust.outlasting_deny_lists(|_| true).is_empty());
 
-    // The authority goes on from the backup. Its versions count from the time, so its list passes for newer.
+    // The authority goes on from the backup. Its versions derive from the time, so its list counts as newer.
     let mut restored = backup;
     restored.raise_version(1000);
     let is_denied = |number| {
@@ -48,7 +48,7 @@ fn what_an_authority_forgot_with_an_older_copy_stays_denied_until_it_has_it_back
     let handed_back = outlasting.whole();
     assert_eq!(handed_back, in_force);
 
-    // It is believed after the authority's certificate has ended, too.
+    // It is believed even after the authority's certificate has ended.
     let opened = platform
         .trust
         .open_kept_deny_list(&handed_back, None)
@@ -86,7 +86,7 @@ fn an_authority_that_reaches_a_version_again_is_obeyed_and_so_is_its_former_list
         assert_eq!(outlasting.len(), 1);
         assert_eq!(outlasting[0].whole(), former.whole());
     }
-    // Replayed, they take turns and grow no further.
+    // When replayed, they take turns and grow no further.
     for _ in 0..4 {
         trust.apply_deny_list(&former.whole(), now).unwrap();
         trust.apply_deny_list(&restored.whole(), now).unwrap();
@@ -110,7 +110,7 @@ fn a_late_denial_of_an_identity_lowers_none_that_is_in_force() {
     let in_force = list.clone();
     deny(&mut list, early, early);
 
-    // Two copies of the list, each with one of the two.
+    // Two copies of the list, each with one of the two denials.
     assert!(in_force.outlasts(&other) && other.outlasts(&in_force));
     let mut again = in_force.clone();
     let returned = again.take_over(&other, now).unwrap();
@@ -147,7 +147,7 @@ fn a_version_of_another_authority_that_is_not_of_this_time_is_not_passed() {
     assert_eq!(list.version(), version + 1);
     assert!(list.denied_serial(serial(2)).is_some());
 
-    // The versions of an authority's own list are passed, as far as there are any.
+    // Versions of an authority's own list are passed, as long as there are higher ones.
     let mut former = list.clone();
     former.deny_serial(serial(3), later, denial(now)).unwrap();
     former.raise_version(u64::MAX);

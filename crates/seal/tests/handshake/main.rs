@@ -70,7 +70,7 @@ fn transfer<A: SideData, B: SideData>(
     Ok(!bytes.is_empty())
 }
 
-/// The verdict of both ends: client, then server.
+/// The verdict of each end: client, then server.
 type Verdicts = (Result<(), RustlsError>, Result<(), RustlsError>);
 
 struct Connected {
@@ -91,7 +91,7 @@ fn handshake(
             (Ok(false), Ok(false)) => return Ok(Connected { client, server }),
             (Ok(_), Ok(_)) => {}
             (client_error, server_error) => {
-                // Let the alert arrive, so that the peer knows too.
+                // The alert must arrive, so that the peer knows, too.
                 let to_server = server_error.and_then(|_| transfer(&mut client, &mut server));
                 return Err(Box::new((client_error.map(drop), to_server.map(drop))));
             }
@@ -111,7 +111,7 @@ fn both_ends_know_each_other_at_auth() {
     both_ends_know_each_other(&TestPlatform::new("factory"));
 }
 
-/// TLS shows the keys of the ends alone. Those of the CA and the root are for the verifiers here.
+/// TLS shows only the keys of the ends. The verifiers here check those of the CA and the root.
 #[test]
 fn both_ends_know_each_other_by_authorities_with_ml_dsa() {
     let signatures = SignatureAlgorithm::MlDsa65;
@@ -347,7 +347,7 @@ fn a_newcomer_pins_the_root_of_its_token() {
     let root = platform.root.fingerprint();
     assert!(attempt("factory", root, &acceptor).is_ok());
 
-    // The root stays there after a renewal.
+    // The root is still shown after a renewal.
     source
         .renew(&platform.credential(&platform.node("master")))
         .unwrap();
@@ -363,7 +363,7 @@ fn a_newcomer_pins_the_root_of_its_token() {
         Err(VerifyError::WrongRoot { .. })
     ));
 
-    // An attacker in between has a certificate of its own, under the true root, which all may know.
+    // An attacker in between has a certificate of its own, under the true root, which everybody may know.
     let foreign = TestPlatform::new("factory");
     let mallory = foreign.credential(&foreign.node("master"));
     let source = CertificateSource::with_root(&mallory, platform.root.certificate()).unwrap();

@@ -38,7 +38,7 @@ fn a_client_without_a_certificate_is_refused_at_auth() {
     assert!(tls::explain(&client, &client_refusal).contains("asks for a certificate"));
 }
 
-/// The server's reason and the alert the client gets when `client` connects to a fresh server.
+/// The server's reason, and the alert that `client` gets from a fresh server.
 fn refusal_of(platform: &TestPlatform, client: &End) -> (VerifyError, AlertDescription) {
     let server = End::new(platform, "node-9");
     let (server_config, refusal) = server
@@ -140,7 +140,7 @@ fn an_agent_certificate_opens_no_connection() {
     assert!(matches!(reason, VerifyError::WrongKind { .. }), "{reason}");
 }
 
-/// A client that shows these certificates, and has a key of its own.
+/// A client that shows these certificates, but has a key of its own.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 
@@ -154,7 +154,7 @@ impl ResolvesClientCert for Shows {
     }
 }
 
-/// A server judges certificates before it knows whether the client has their key. Certificates of others are public.
+/// A server judges certificates before it knows whether the client has their key; and certificates are public.
 #[test]
 fn a_stranger_who_shows_the_certificates_of_another_does_it_no_harm() {
     let platform = TestPlatform::new("factory");

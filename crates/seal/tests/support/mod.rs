@@ -1,5 +1,5 @@
 //! A platform's authorities and their certificates, for the tests.
-#![allow(dead_code)] // each test binary uses its part of it
+#![allow(dead_code)] // each test binary uses a part of this module
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};

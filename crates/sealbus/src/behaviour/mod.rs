@@ -167,7 +167,7 @@ impl fmt::Debug for Behaviour {
     }
 }
 
-/// Tells that a behaviour is done, however it ends.
+/// Marks a behaviour as done, however it ends.
 struct End(Arc<Account>);
 
 impl Drop for End {
@@ -190,7 +190,7 @@ impl Run {
         &self.voice.clock
     }
 
-    /// Runs a step once, when the agent is not about to move. False if the step failed.
+    /// Runs a step once, as soon as the agent is not about to move. Returns false if the step failed.
     async fn run(&self, step: &Step) -> bool {
         let _at_work = self.labour.work().await;
         self.clock().note();
@@ -213,7 +213,7 @@ impl Run {
     }
 }
 
-/// The pause of a [`cyclic`] behaviour after an error; it doubles up to [`LAST_PAUSE`] while errors follow each other.
+/// The pause of a [`cyclic`] behaviour after an error. It doubles with each further error, up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// See [`FIRST_PAUSE`].
 const LAST_PAUSE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! When a behaviour runs.
+//! The times at which a behaviour runs.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// When a behaviour runs.
+/// The times at which a behaviour runs.
 #[derive(Clone, Debug)]
 pub struct Schedule(Kind);
 
@@ -29,7 +29,7 @@ pub fn once() -> Schedule {
 }
 
 /// Runs a step again and again. The step itself must wait for something, such as a reply. After an error the behaviour
-/// rests for a moment.
+/// pauses.
 pub fn cyclic() -> Schedule {
     Schedule(Kind::Cyclic)
 }
@@ -68,7 +68,7 @@ impl Schedule {
         self
     }
 
-    /// Runs a step when its time has come.
+    /// Runs a step at the times of this schedule.
     pub(super) async fn follow(self, run: &Run, step: &Step) {
         match self.0 {
             Kind::Once => {
@@ -107,7 +107,7 @@ async fn repeat(run: &Run, step: &Step, period: Duration, delay: Duration) {
     loop {
         run.clock().sleep_until(later(begin, passed)).await;
         run.run(step).await;
-        // Counted from the beginning, so that delays do not add up. A period that is over is left out.
+        // The periods count from the beginning, so that delays do not add up. Periods that are over are skipped.
         passed = passed.saturating_add(period);
         let now = run.clock().now().saturating_duration_since(begin);
         let late = now.saturating_sub(passed).as_nanos() / period.as_nanos();

@@ -1,4 +1,4 @@
-//! The steps of behaviours, and steps that are made of others.
+//! The steps of behaviours, and steps that consist of others.
 
 use std::fmt;
 use std::future::Future;
@@ -13,8 +13,8 @@ use crate::supervision::AgentResult;
 
 type RunningStep = Pin<Box<dyn Future<Output = AgentResult> + Send>>;
 
-/// The work of a behaviour: a plain async function that takes the agent's [`Voice`], or several of them together. A
-/// closure brings everything else that it needs, such as state that it shares with the agent.
+/// The work of a behaviour: a plain async function that takes the agent's [`Voice`], or several such functions
+/// together. A closure brings everything else that it needs, such as state that it shares with the agent.
 #[derive(Clone)]
 pub struct Step(Arc<dyn Fn(Run) -> RunningStep + Send + Sync>);
 
@@ -29,7 +29,7 @@ where
 }
 
 impl Step {
-    /// A step of a function; the same as `Step::from`.
+    /// A step that runs a function; the same as `Step::from`.
     pub fn new<F, R>(step: F) -> Step
     where
         F: Fn(Voice) -> R + Send + Sync + 'static,
@@ -49,7 +49,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// One step made of several, one after the other, up to the first error.
+/// Runs several steps as one, one after the other, up to the first error.
 ///
 /// ```
 /// use sealbus::behaviour::{Step, parallel, sequence};
@@ -74,7 +74,7 @@ pub fn sequence(steps: impl IntoIterator<Item = Step>) -> Step {
     }))
 }
 
-/// One step made of several, side by side. It is over when all of them are. After an error the others are cancelled.
+/// Runs several steps as one, side by side, until all have ended. After an error the others are cancelled.
 pub fn parallel(steps: impl IntoIterator<Item = Step>) -> Step {
     let steps: Arc<[Step]> = steps.into_iter().collect();
     Step(Arc::new(move |run: Run| {
@@ -83,7 +83,7 @@ pub fn parallel(steps: impl IntoIterator<Item = Step>) -> Step {
     }))
 }
 
-/// One step made of several, side by side. It is over when the first of them is. Then the others are cancelled.
+/// Runs several steps as one, side by side, until the first has ended. Then the others are cancelled.
 pub fn first_of(steps: impl IntoIterator<Item = Step>) -> Step {
     let steps: Arc<[Step]> = steps.into_iter().collect();
     Step(Arc::new(move |run: Run| {

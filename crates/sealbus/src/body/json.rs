@@ -34,8 +34,7 @@ impl<T: Serialize + DeserializeOwned> Body for Json<T> {
 
 fn misfit(path: &str, error: &serde_json::Error) -> BodyError {
     let text = error.to_string();
-    // For a value that does not fit, the error already has the place. For a text that is no JSON, line and column say
-    // more.
+    // If a value does not fit, the error already has its place. If the text is not JSON, the line and column say more.
     let problem = match text.rfind(" at line ") {
         Some(end) if error.is_data() => shortened(&text[..end]),
         _ => shortened(&text),

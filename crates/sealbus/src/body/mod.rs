@@ -107,7 +107,7 @@ impl WrittenBody {
     }
 
     /// The answer to a message, with this content. Content in no declared language gets the language of the message,
-    /// unless only programs write that language: a text does not become JSON, protobuf or plain bytes because the
+    /// unless that language is for programs only: a text does not become JSON, protobuf or plain bytes because the
     /// question was.
     pub fn answer(self, message: &AclMessageRef<'_>, performative: Performative) -> AclMessage {
         let mut answer = message.create_reply(performative);

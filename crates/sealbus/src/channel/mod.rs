@@ -124,7 +124,7 @@ impl Channel {
         Ok(self)
     }
 
-    /// The QoS of a message that differs so.
+    /// The QoS of a message with this change.
     fn changed(&self, change: &QosOverride) -> Result<Qos, Downgrade> {
         self.qos.raised(change, self.outbox.bus().level())
     }
@@ -141,7 +141,7 @@ impl Channel {
         self.publish_with(message, QosOverride::default()).await
     }
 
-    /// Like [`publish`](Self::publish), for a message that differs from its channel's defaults.
+    /// Like [`publish`](Self::publish), for a message with a QoS of its own.
     ///
     /// # Errors
     /// As `publish`.
@@ -188,7 +188,7 @@ impl Channel {
             .await
     }
 
-    /// Like [`send`](Self::send), for a message that differs from its channel's defaults.
+    /// Like [`send`](Self::send), for a message with a QoS of its own.
     ///
     /// # Errors
     /// As `send`.

@@ -19,7 +19,7 @@ pub(crate) fn later(instant: Instant, time: Duration) -> Instant {
     instant + time.min(LONGEST)
 }
 
-/// A wait has taken as long as it may.
+/// A wait has reached its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the time is over")]
 pub struct Elapsed;
@@ -107,13 +107,13 @@ impl Clock {
         }
     }
 
-    /// For a wait whose end does not depend on the time, such as that for a directory of the platform. A clock that a test
-    /// moves stands still meanwhile.
+    /// Holds the clock of a test while an agent waits for something that does not depend on time, such as an answer of
+    /// the platform's directory.
     pub(crate) fn hold(&self) -> Option<Hold> {
         self.0.clone().map(Hold::new)
     }
 
-    /// Notes that something happened to an agent, which may thus not be at rest.
+    /// Notes that something has happened to an agent, so that it may not be at rest.
     pub(crate) fn note(&self) {
         if let Some(still) = &self.0 {
             still.note();

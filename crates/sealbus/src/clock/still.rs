@@ -17,7 +17,7 @@ pub(crate) struct Still {
     began: Instant,
     start: SystemTime,
     state: Mutex<State>,
-    /// How often something happened to an agent.
+    /// How often something has happened to an agent.
     news: AtomicU64,
     holds: AtomicUsize,
 }
@@ -72,13 +72,13 @@ impl Still {
         self.holds.load(Ordering::Relaxed) > 0
     }
 
-    /// When the next wait ends, counted from the beginning.
+    /// The end of the next wait, as the time since the beginning.
     pub(crate) fn next(&self) -> Option<Duration> {
         let state = self.state.lock();
         state.waits.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Moves to this time, counted from the beginning; never back. Ends the first wait that is over then.
+    /// Moves the clock to this time since the beginning, never back. Ends the first wait that is then over.
     pub(crate) fn move_to(&self, time: Duration) {
         let mut state = self.state.lock();
         state.elapsed = state.elapsed.max(time);
@@ -104,11 +104,11 @@ impl fmt::Debug for Still {
     }
 }
 
-/// A wait by such a clock.
+/// A wait by a [`Still`] clock.
 pub(crate) struct StillSleep {
     clock: Arc<Still>,
     due: Duration,
-    /// Its number among the waits, once it has begun.
+    /// The number of this wait among all waits, once it has begun.
     number: Option<u64>,
 }
 
@@ -140,7 +140,7 @@ impl Drop for StillSleep {
     }
 }
 
-/// While there is one, the clock stands still.
+/// While this exists, the clock stands still.
 #[derive(Debug)]
 pub(crate) struct Hold(Arc<Still>);
 

@@ -32,7 +32,7 @@ pub(super) async fn arrival(
     }
 }
 
-/// The takers of messages beside the hooks.
+/// The takers of messages that work beside the hooks.
 #[derive(Clone, Copy)]
 pub(super) struct Beside<'a> {
     pub(super) tools: &'a Tools,
@@ -40,7 +40,7 @@ pub(super) struct Beside<'a> {
     pub(super) labour: &'a Labour,
 }
 
-/// The next message, except those for a tool or a handler that has no room for them.
+/// The next message, except messages for a tool or a handler that has no room.
 async fn mail(handle: &mut AgentHandle, beside: Beside<'_>) -> Option<ReceivedMessage> {
     let Beside {
         tools,
@@ -72,7 +72,7 @@ fn poll_events(
         match subscription.poll_next(waiting) {
             Poll::Ready(Some(mut event)) => {
                 event.listener = Some(*number);
-                // Another channel comes first next time, so that a busy channel does not starve the others.
+                // Next time, begin with another channel, so that a busy channel does not starve the others.
                 listening.rotate_left(index + 1);
                 return Poll::Ready(event);
             }

@@ -35,12 +35,12 @@ pub(crate) use voice::tell;
 pub struct Context {
     pub(crate) handle: AgentHandle,
     pub(crate) crew: Crew,
-    /// The agent has asked to leave, and leaves after this hook.
+    /// The agent has asked to leave. It leaves after this hook.
     leaving: bool,
     /// The subscriptions for `on_event` and `on_question`, each under a number of its own.
     listening: Vec<(u64, ChannelSubscription)>,
     next_listener: u64,
-    /// How many messages and events had a handler that failed.
+    /// The number of messages and events whose handler failed.
     failed: u64,
     voice: Voice,
     pub(crate) labour: Labour,
@@ -57,7 +57,7 @@ impl Deref for Context {
     }
 }
 
-/// Ends the tasks of an agent with its context.
+/// Ends the tasks of an agent when its context ends.
 #[derive(Debug)]
 struct Dismissal(Labour);
 
@@ -67,7 +67,7 @@ impl Drop for Dismissal {
     }
 }
 
-/// The event for an agent at rest, as its driver finds it.
+/// The next event for an agent at rest.
 pub(crate) enum Next {
     Message(Message),
     Event(ChannelEvent),
@@ -196,9 +196,11 @@ impl Context {
 
     // ----- channels
 
-    /// Subscribes, and from now on gives the events to [`Agent::on_event`](crate::Agent::on_event) and the requests to [`Agent::on_question`](crate::Agent::on_question).
+    /// Subscribes. From now on [`Agent::on_event`](crate::Agent::on_event) gets the events, and
+    /// [`Agent::on_question`](crate::Agent::on_question) gets the requests.
     ///
-    /// The subscription ends when the agent leaves or moves. An agent that moves listens again in [`Agent::restore`](crate::Agent::restore).
+    /// The subscription ends when the agent leaves or moves. An agent that moves listens again in
+    /// [`Agent::restore`](crate::Agent::restore).
     ///
     /// # Errors
     /// As [`Subscribing::open`].
@@ -247,13 +249,13 @@ impl Context {
 
     // ----- beside the hooks
 
-    /// From now on gives the messages that `takes` describes to a handler beside the hooks, and not to
-    /// [`on_message`](crate::Agent::on_message). Up to `concurrency` messages are handled at a time; further ones wait in
-    /// the mailbox. If several handlers take a message, the first of them gets it.
+    /// From now on a handler beside the hooks gets the messages that `takes` describes, and
+    /// [`on_message`](crate::Agent::on_message) does not. Up to `concurrency` messages are handled at a time; further
+    /// messages wait in the mailbox. If several handlers take a message, the first of them gets it.
     ///
-    /// An error of a handler is answered like an error of `on_message`. An agent that leaves, moves or is restarted
-    /// waits a moment for its handlers and cuts off those that take longer. The sender then gets a `failure`. So begin
-    /// handlers in `setup` and `restore`.
+    /// An error of a handler is answered like an error of `on_message`. When the agent leaves, moves or is restarted,
+    /// it waits a moment for its handlers and cuts off those that take longer. Their senders get a `failure`. Handlers
+    /// end then, so register them in `setup` and `restore`.
     ///
     /// ```no_run
     /// # use sealbus::{Agent, AgentResult, Context, Message, Performative, Voice};
@@ -331,7 +333,7 @@ impl Context {
         self.voice.heeds_stop = false;
     }
 
-    /// The hooks have dealt with their events.
+    /// Settles the events that the hooks have handled.
     pub(crate) fn settle_events(&self) {
         for (_, subscription) in &self.listening {
             subscription.settle();

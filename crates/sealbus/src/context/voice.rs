@@ -40,9 +40,9 @@ pub struct Voice {
     pub(crate) wishes: Wishes,
     pub(crate) clock: Clock,
     pub(crate) process: Process,
-    /// The conversations that have ended and want what comes late.
+    /// The conversations that have ended but still take late messages.
     pub(crate) lingering: Lingering,
-    /// Outside of teardown, a wait ends when the agent must stop.
+    /// Whether a wait ends when the agent must stop. It does, except during teardown.
     pub(super) heeds_stop: bool,
 }
 
@@ -179,7 +179,7 @@ impl Voice {
         self.sender.clone()
     }
 
-    /// Sends a last word, without waiting.
+    /// Sends a last message, without waiting.
     pub(crate) fn tell(&self, message: impl Into<Arc<AclMessage>>) {
         self.clock.note();
         tell(&self.sender, message);
@@ -248,7 +248,7 @@ impl fmt::Debug for Voice {
     }
 }
 
-/// Sends a last word, without waiting and without a chance to report a failure.
+/// Sends a last message, without waiting and without a chance to report a failure.
 pub(crate) fn tell(sender: &AgentSender, message: impl Into<Arc<AclMessage>>) {
     let (message, _sending) = trace::sending(sender.aid(), message);
     sender.post(message);

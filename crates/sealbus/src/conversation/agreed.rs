@@ -13,7 +13,7 @@ use crate::context::tell;
 pub(super) struct Agreed(Mutex<Vec<(String, AclMessage)>>);
 
 impl Agreed {
-    /// Notes a message of the conversation.
+    /// Notes by a message of the conversation whether its sender has agreed.
     pub(super) fn note(&self, received: &ReceivedMessage) {
         let message = received.message();
         let Some(sender) = message.sender() else {

@@ -187,7 +187,7 @@ impl Conversation {
         self.messages.set_late(late);
     }
 
-    /// Sends a last word of the conversation, without waiting.
+    /// Sends a last message of the conversation, without waiting.
     pub(crate) fn tell(&self, message: AclMessage) {
         self.voice.tell(message);
     }
@@ -209,7 +209,7 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        // An `agree` may have come that nobody has read.
+        // Perhaps an `agree` has come that nobody has read.
         while self.late == Late::Ignored && self.try_receive().is_some() {}
         self.agreed.cancel(&self.messages, &self.voice.sender);
     }

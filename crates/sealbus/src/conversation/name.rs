@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A name that no other conversation has. Counting makes it unique in this process, and 64 random bits make it unique
+/// A name that no other conversation has. A counter makes it unique in this process, and 64 random bits make it unique
 /// between processes.
 ///
 /// ```

@@ -46,7 +46,7 @@ impl OpenRequest {
         let messages = match &request.conversation_id {
             Some(id) => conversations.open_reply(id.as_str(), &tag),
             None => {
-                // The tag serves as well as a name, and no other conversation has it.
+                // The tag is also a good name, because no other conversation has it.
                 request.conversation_id = Some(tag.as_str().into());
                 match conversations.open(&tag) {
                     Ok(messages) => {
@@ -90,18 +90,18 @@ impl OpenRequest {
         Some(received)
     }
 
-    /// Calls `hook` when a reply comes after a [`try_next`](Self::try_next) that found none, and when no reply can come
-    /// any more.
+    /// Calls `hook` when a reply comes after a [`try_next`](Self::try_next) that found none, and when no further reply
+    /// can come.
     pub fn set_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
         self.messages.set_hook(hook);
     }
 
-    /// Whether no reply can come any more, because the agent has left.
+    /// Whether no further reply can come, because the agent has left.
     pub fn is_closed(&self) -> bool {
         self.messages.is_closed()
     }
 
-    /// The request has its answer. Further messages in its conversation go to the mailbox.
+    /// Ends the request, because it has its answer. Further messages of its conversation go to the mailbox.
     pub fn answered(mut self) {
         self.is_answered = true;
         self.messages.set_late(Late::Received);
@@ -113,7 +113,7 @@ impl Drop for OpenRequest {
         if self.is_answered {
             return;
         }
-        // An `agree` may have come that nobody has read.
+        // Perhaps an `agree` has come that nobody has read.
         while self.try_next().is_some() {}
         self.agreed.cancel(&self.messages, &self.sender);
     }
@@ -122,9 +122,9 @@ impl Drop for OpenRequest {
 impl Voice {
     /// Sends a request and waits for the reply to it.
     ///
-    /// The reply is the first message that repeats the request's `reply-with`. (Both `reply-with` and `conversation-id`
-    /// are filled in when missing.) Any performative counts: `refuse`, `failure` and `not-understood` are replies. An
-    /// `agree` only announces the outcome and is passed over.
+    /// The reply is the first message that repeats the request's `reply-with`. (A missing `reply-with` or
+    /// `conversation-id` is filled in.) Any performative counts: `refuse`, `failure` and `not-understood` are replies.
+    /// An `agree` only announces the outcome and is passed over.
     ///
     /// Several requests can wait at once. Each gets its own reply:
     ///

@@ -17,8 +17,8 @@ pub struct Undelivered {
 }
 
 impl Undelivered {
-    /// Reads a message as such a notice. Returns `None` if it is another message. Only notices by the platform itself
-    /// count, so no agent can make another believe that its messages are lost.
+    /// Reads a message as such a notice. Returns `None` if it is another message. Only notices from the platform itself
+    /// count, so that no agent can make another believe that its messages are lost.
     pub fn read(message: &Message) -> Option<Undelivered> {
         if !matches!(message.provenance(), Provenance::Platform)
             || message.performative != Performative::Failure

@@ -49,8 +49,8 @@ impl From<DfAgentDescription> for Template {
     }
 }
 
-/// A request to a DF. A DF with addresses belongs to another platform; its leases are sent as dates and not as amounts
-/// of time, because JADE reads dates alone.
+/// A request to a DF. A DF with addresses belongs to another platform. Its leases are sent as dates and not as
+/// durations, because JADE reads only dates.
 pub fn df_request(df: &Aid, function: &DfFunction) -> AclMessage {
     let mut function = function.clone();
     if let DfFunction::Register(entry) | DfFunction::Modify(entry) = &mut function
@@ -58,13 +58,13 @@ pub fn df_request(df: &Aid, function: &DfFunction) -> AclMessage {
         && let Some(lease) = entry.lease_time.filter(DateTime::is_relative)
         && let Ok(end) = lease.system_time(SystemTime::now())
     {
-        // A date that cannot be written is left for the DF to refuse.
+        // If the date cannot be written, the duration stays, for the DF to refuse.
         entry.lease_time = DateTime::from_system_time(end).ok().or(Some(lease));
     }
     client::ask_df(df, &function).with_conversation_id(new_conversation_id())
 }
 
-/// A request to an AMS. A search names an agent without its addresses, because JADE compares them too.
+/// A request to an AMS. A search names an agent without its addresses, because JADE would compare these too.
 pub fn ams_request(ams: &Aid, function: &AmsFunction) -> AclMessage {
     let mut function = function.clone();
     if let AmsFunction::Search(template, _) = &mut function
@@ -115,14 +115,14 @@ pub fn found<T>(
         .map_err(|error| unreadable(answer, error.to_string()))
 }
 
-/// Reads a notification of a subscription at a DF: entries that came or changed, and, with a name alone, entries that
-/// went.
+/// Reads a notification of a subscription at a DF. It has entries that came or changed, and, with only a name, entries
+/// that went.
 pub fn told(news: &Message) -> Result<Vec<DfAgentDescription>, DirectoryError> {
     changes(news, DfAgentDescription::from_term)
 }
 
-/// Reads a notification of a subscription at an AMS: agents that came or changed their state, and, with a name alone,
-/// agents that went.
+/// Reads a notification of a subscription at an AMS. It has agents that came or changed their state, and, with only a
+/// name, agents that went.
 pub fn agents_told(news: &Message) -> Result<Vec<AmsAgentDescription>, DirectoryError> {
     changes(news, AmsAgentDescription::from_term)
 }

@@ -76,9 +76,9 @@ impl Auction {
     }
 
     /// Calls for bids, for example at a price, and waits until every bidder has bid or `within` has passed. Returns the
-    /// bids in the order in which they came, without those of bidders that have left since. Bids of the round before that
-    /// were not accepted are rejected. A leader that has not bid against itself leads on, and is asked again once another
-    /// bid is accepted.
+    /// bids in the order in which they came, without the bids of bidders that have left since. Rejects the bids of the
+    /// last round that were not accepted. A leader that has not bid against itself leads on. It is asked again once
+    /// another bid is accepted.
     pub async fn call(
         &mut self,
         call: impl Into<WrittenBody>,

@@ -163,7 +163,7 @@ impl ContractNet {
             .filter_map(|proposal| proposal.sender.clone())
             .collect();
         let accepted = match self.exchange.send_to_open(&chosen, &accept) {
-            // All have left, and the results say so.
+            // All have left, as the results say.
             Err(ProtocolError::NotAllowed(ActError::Nobody { .. })) => Vec::new(),
             accepted => accepted?,
         };

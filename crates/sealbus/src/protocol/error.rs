@@ -19,7 +19,7 @@ pub enum ProtocolError {
     /// A message could not be sent.
     #[error("a message of the conversation could not be sent: {0}")]
     Send(Box<SendError>),
-    /// The conversation with this agent ended as a deadline passed, before the message was sent.
+    /// The conversation with this agent reached its deadline before the message was sent.
     #[error("the time of the conversation with {0} is over")]
     Expired(String),
     /// The agent is ending.

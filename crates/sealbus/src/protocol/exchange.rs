@@ -57,11 +57,11 @@ impl Voice {
 
 /// The initiator's side of a conversation of a protocol; see [`Voice::initiate`].
 ///
-/// The exchange gets all messages of the conversation, checks them against the protocol, answers those that the
-/// protocol has an answer for, and watches the deadlines. A message waits for a receiver that has no room, while the
-/// exchange goes on with the others. Dropping it ends the conversation properly: it rejects
-/// proposals without a decision, and sends a `cancel` to agents that may still work. A later proposal, from an agent
-/// that was silent, is also rejected.
+/// The exchange gets all messages of the conversation, checks them against the protocol, gives the answers that the
+/// protocol prescribes, and watches the deadlines. A message waits for a receiver that has no room, while the exchange
+/// goes on with the others. Dropping the exchange ends the conversation properly: it rejects proposals without a
+/// decision, and sends a `cancel` to agents that may still work. It also rejects a later proposal from an agent that
+/// was silent.
 pub struct Exchange {
     machine: Initiator,
     messages: Conversation,
@@ -104,8 +104,8 @@ impl Exchange {
         &self.time
     }
 
-    /// Sends a further message of the protocol, to all chosen participants or to none. It does not wait for participants
-    /// that have no room: they get the message when they have, while [`next`](Self::next) waits or after the end.
+    /// Sends a further message of the protocol, to all chosen participants or to none. It does not wait for participants that
+    /// have no room. They get the message when they have room, while [`next`](Self::next) waits or after the end.
     ///
     /// # Errors
     /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act for one of the participants.
@@ -114,7 +114,7 @@ impl Exchange {
         Ok(self.put_out(messages)?)
     }
 
-    /// Sends a further message to those of these agents whose conversation goes on. Returns them.
+    /// Sends a further message to those of these agents whose conversation goes on, and returns these agents.
     ///
     /// # Errors
     /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act for one of them, or the conversation has ended
@@ -137,7 +137,8 @@ impl Exchange {
         Ok(open)
     }
 
-    /// Waits for the next message that the protocol accepts. `None`: the conversation has ended with every participant.
+    /// Waits for the next message that the protocol accepts. Returns `None` when the conversation has ended with every
+    /// participant.
     ///
     /// Safe to cancel.
     pub async fn next(&mut self) -> Result<Option<Message>, ProtocolError> {
@@ -184,9 +185,9 @@ impl Exchange {
         self.until(is_done, |_, _| ()).await
     }
 
-    /// Gives the messages that come after the conversation with their sender has ended to this handler, each in a task of
-    /// its own. Without one they are counted and dropped. When the whole conversation has ended, this holds for the last
-    /// 256 of the agent that want it.
+    /// Gives the messages that come after the conversation with their sender has ended to this handler, each in a task
+    /// of its own. Without a handler they are counted and dropped. When the whole conversation has ended, the agent
+    /// still hands on late messages of the last 256 such conversations.
     pub fn set_late<F, W>(&mut self, handler: F)
     where
         F: Fn(Voice, Message) -> W + Send + Sync + 'static,
@@ -215,7 +216,7 @@ impl Exchange {
         {
             let mut sending = pin!(self.outgoing.flush(&outbox));
             let mut is_sending = true;
-            // A message that is refused does not interrupt the sending, which would lose its place at the receiver.
+            // A refused message does not interrupt the sending, which would lose its place at the receiver.
             loop {
                 let end = self.machine.deadline().map(|it| self.time.instant(it));
                 let received = tokio::select! {
@@ -301,7 +302,7 @@ fn take(
         }
         return None;
     }
-    // A message that was there when the deadline passed came in time, even if it is read later.
+    // A message that was there when the deadline passed is in time, even if it is read later.
     let now = match machine.deadline() {
         Some(deadline) if deadline > i64::MIN => time.now().min(deadline - 1),
         _ => time.now(),
@@ -350,7 +351,7 @@ impl Drop for Exchange {
         }
         if !self.machine.has_ended() {
             let now = self.time.now();
-            // Participants that still think about a call need not go on.
+            // Participants that still think about a call can stop.
             let cancel = AclMessage::new(Performative::Cancel);
             let called = self.machine.send(To::Stage(Stage::Called), &cancel, now);
             let _ = self.put_out(called.unwrap_or_default());

@@ -13,7 +13,7 @@ use crate::context::Voice;
 use crate::message::Message;
 use crate::supervision::AgentResult;
 
-/// How long a conversation that has ended rejects proposals.
+/// How long an ended conversation rejects proposals.
 const REJECTS: Duration = Duration::from_secs(60);
 /// The handler of late messages.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ impl LateHandler {
         }))
     }
 
-    /// Gives it a message, in a task of its own.
+    /// Gives the handler a message, in a task of its own.
     pub(super) fn give(&self, voice: &Voice, message: Message) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
@@ -49,7 +49,7 @@ impl LateHandler {
     }
 }
 
-/// Answers the proposals that come after the end, and gives what comes late to the handler.
+/// Answers the proposals that come after the end, and gives late messages to the handler.
 pub(super) async fn linger(
     mut machine: Initiator,
     messages: Conversation,

@@ -1,4 +1,4 @@
-//! The messages of an exchange that find no room: a receiver that makes none holds up no other.
+//! The messages of an exchange that wait for room. A receiver that makes no room holds up no other receiver.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use sealbus_process::AgentSender;
 pub(super) struct Outgoing(Vec<Unsent>);
 
 impl Outgoing {
-    /// Sends a message to the receivers that have room. For the others it waits. There it takes the place of an earlier
-    /// message with the same act, so that few wait for a receiver that makes no room.
+    /// Sends a message to the receivers that have room, and lets it wait for the others. A waiting message replaces an
+    /// earlier message with the same act, so that few messages wait for a receiver that makes no room.
     pub(super) fn put(
         &mut self,
         sender: &AgentSender,
@@ -49,7 +49,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Sends what waits, as its receivers make room.
+    /// Sends the waiting messages, as their receivers make room.
     ///
     /// Safe to cancel.
     pub(super) async fn flush(&mut self, outbox: &Outbox) -> Result<(), SendError> {
@@ -67,7 +67,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Lets what waits wait on without the exchange.
+    /// Lets the messages wait on without the exchange.
     pub(super) fn post(&mut self, sender: &AgentSender) {
         let mut lines: BTreeMap<String, Vec<Unsent>> = BTreeMap::new();
         for unsent in self.0.drain(..).filter(|it| !it.is_done()) {
@@ -80,7 +80,7 @@ impl Outgoing {
     }
 }
 
-/// Sends messages to one receiver. A message that cannot be sent is left out.
+/// Sends messages to one receiver, and leaves out a message that cannot be sent.
 async fn send_line(outbox: &Outbox, line: Vec<&mut Unsent>) -> Result<(), SendError> {
     for unsent in line {
         let sent = outbox.finish(unsent).await;

@@ -9,7 +9,7 @@ use crate::directory::Template;
 /// The agents that an initiator talks to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Participants {
-    /// These.
+    /// These agents.
     Agents(Vec<Aid>),
     /// The agents that the DF finds for a service, without the initiator itself.
     Offering(Box<Template>),

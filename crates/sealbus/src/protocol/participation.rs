@@ -15,10 +15,10 @@ use crate::context::Voice;
 use crate::conversation::{Undelivered, new_conversation_id};
 use crate::message::Message;
 
-/// The most conversations that an agent takes part in at a time. Others cannot make the agent hold more.
+/// The most conversations that an agent takes part in at a time, so that others cannot make it hold more.
 const MOST: usize = 65_536;
 
-/// How long a participant waits at most, unless its program sets another time: an initiator may be gone for good.
+/// The longest wait of a participant, unless its program sets another time. The initiator may be gone for good.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 impl Voice {
@@ -66,7 +66,7 @@ impl Voice {
             .as_ref()
             .and_then(Expression::as_str)
         {
-            // The sender has opened it twice.
+            // This fails if the sender has opened the conversation before.
             Some(id) => (self.conversations.open_with(id, opening.sender_name()))
                 .map_err(|taken| ProtocolError::not_opening(opening, taken))?,
             None => self.conversations.open_reply(None, &new_conversation_id()),
@@ -82,9 +82,9 @@ impl Voice {
 
 /// A participant's side of a conversation of a protocol; see [`Voice::participate`].
 ///
-/// Dropping it before the end tells the initiator that nothing more comes: with `failure` or `refuse`, whichever the
-/// protocol has. A conversation ends after an hour at the latest, unless [`end_within`](Self::end_within) sets another
-/// time.
+/// Dropping it before the end tells the initiator that nothing more comes, by the act that the protocol has for this:
+/// `failure` or `refuse`. A conversation ends after an hour at the latest, unless [`end_within`](Self::end_within) sets
+/// another time.
 pub struct Participation {
     machine: Participant,
     messages: Conversation,
@@ -112,7 +112,7 @@ impl Participation {
     ///
     /// # Errors
     /// [`ProtocolError::NotAllowed`] if the protocol does not allow the act now, [`ProtocolError::Expired`] if the time
-    /// of the conversation is over. A handler may just return the latter: the agent goes on.
+    /// of the conversation is over. A handler may just return `Expired`: the agent goes on.
     pub async fn answer(
         &mut self,
         performative: Performative,
@@ -141,7 +141,7 @@ impl Participation {
         self.pass(message).await
     }
 
-    /// Lets time pass. Returns the present moment, unless the conversation is over by now.
+    /// Lets time pass. Returns the present moment. Fails if the conversation is over by now.
     fn check_time(&mut self) -> Result<i64, ProtocolError> {
         let now = self.time.now();
         self.machine.advance(now);
@@ -159,8 +159,8 @@ impl Participation {
         Ok(self.voice.send(message).await?)
     }
 
-    /// Waits for the next message of the initiator: a decision, a further call, or `cancel`. `None`: the conversation has
-    /// ended, or its time is over.
+    /// Waits for the next message of the initiator: a decision, a further call, or `cancel`. Returns `None` when the
+    /// conversation has ended or its time is over.
     ///
     /// Safe to cancel.
     pub async fn next(&mut self) -> Result<Option<Message>, ProtocolError> {
@@ -198,7 +198,7 @@ impl Participation {
         self.machine.end_by(self.time.after(time));
     }
 
-    /// Ends the conversation if nothing more must come, such as after a broker's last answer.
+    /// Ends the conversation if nothing more need come, such as after a broker's last answer.
     pub fn conclude(&mut self) {
         self.machine.conclude();
     }

@@ -1,4 +1,4 @@
-//! The time of a conversation: the machines of the protocols count in milliseconds since 1970, clocks in instants.
+//! The time of a conversation. The machines of the protocols count in milliseconds since 1970, and clocks count in instants.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::clock::{Clock, later};
 
-/// The time since a conversation began. No change of the system's time disturbs it.
+/// The time since a conversation began. Changes of the system's time do not affect it.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     pub(super) clock: Clock,

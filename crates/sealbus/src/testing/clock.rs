@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::clock::{Elapsed, Still};
 
-/// Turns of the runtime without any news after which agents are taken to be at rest. In a turn, 61 tasks run.
+/// The number of turns of the runtime without news after which agents count as being at rest. In a turn, 61 tasks run.
 const QUIET_TURNS: u32 = 32;
 
 /// How long, by the real clock, a test waits for the platform itself, such as for an answer of its DF.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A look at work that takes real time.
+/// How long a test waits at a time for work that takes real time.
 const LOOK: Duration = Duration::from_micros(500);
 
 /// A clock that moves when a test says so; see [`TestBed::clock`](super::TestBed::clock).
@@ -89,7 +89,7 @@ impl VirtualClock {
                 moved.elapsed() < PATIENCE,
                 "nothing is left that could happen"
             );
-            // Something outside the agents, such as the platform's end, takes real time.
+            // Work outside the agents, such as the platform's end, takes real time.
             if let Ok(done) = tokio::time::timeout(LOOK, &mut work).await {
                 return done;
             }

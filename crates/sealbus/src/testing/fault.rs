@@ -35,10 +35,10 @@ struct Tamperer {
     chance: Mutex<Chance>,
 }
 
-/// A fault and the messages that it befalls. Agents have their local names here.
+/// A fault, and the messages that it affects. It knows agents by their local names.
 #[derive(Clone)]
 pub struct Fault {
-    /// None: lost.
+    /// The delay of the message; `None` if it is lost.
     delay: Option<Duration>,
     from: Option<String>,
     to: Option<String>,
@@ -76,42 +76,42 @@ impl Fault {
         }
     }
 
-    /// Befalls messages of this agent only.
+    /// Affects only messages from this agent.
     #[must_use]
     pub fn from(mut self, agent: impl Into<String>) -> Fault {
         self.from = Some(agent.into());
         self
     }
 
-    /// Befalls messages to this agent only.
+    /// Affects only messages to this agent.
     #[must_use]
     pub fn to(mut self, agent: impl Into<String>) -> Fault {
         self.to = Some(agent.into());
         self
     }
 
-    /// Befalls messages of this act only.
+    /// Affects only messages with this act.
     #[must_use]
     pub fn performing(mut self, performative: Performative) -> Fault {
         self.performative = Some(performative);
         self
     }
 
-    /// Befalls a message with this probability, from 0 to 1.
+    /// Affects a message with this probability, from 0 to 1.
     #[must_use]
     pub fn with_probability(mut self, probability: f64) -> Fault {
         self.probability = probability;
         self
     }
 
-    /// Befalls at most this many messages.
+    /// Affects at most this many messages.
     #[must_use]
     pub fn times(mut self, most: u64) -> Fault {
         self.times = most;
         self
     }
 
-    /// The number of messages that the fault has befallen.
+    /// The number of messages that the fault has affected.
     pub fn count(&self) -> u64 {
         self.state.count.load(Ordering::Relaxed)
     }
@@ -121,7 +121,7 @@ impl Fault {
         self.state.has_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it befalls a message, which it counts then.
+    /// Whether the fault affects a message. If so, counts the message.
     fn befalls(&self, from: &str, to: &str, act: &Performative, chance: &mut Chance) -> bool {
         let is =
             |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|it| it == name);
@@ -169,12 +169,12 @@ impl Faults {
         fault
     }
 
-    /// Sends nothing of this agent from now on.
+    /// From now on no message of this agent is sent.
     pub(super) fn silence(&self, agent: &str) {
         self.0.silenced.lock().insert(agent.to_owned());
     }
 
-    /// An agent of this name begins its life.
+    /// Ends the silence of an agent, because an agent of this name begins its life.
     pub(super) fn revive(&self, agent: &str) {
         self.0.silenced.lock().remove(agent);
     }
@@ -210,7 +210,7 @@ impl Interceptor for Tamperer {
                 tokio::spawn(async move {
                     tamperer.clock.sleep(delay).await;
                     if !tamperer.silenced.lock().contains(outbox.aid().local_name()) {
-                        // Its sender goes on, and it waits for room.
+                        // The sender goes on, while the message waits for room.
                         let _ = outbox.send(later).await;
                         tamperer.clock.note();
                     }

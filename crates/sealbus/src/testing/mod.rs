@@ -61,7 +61,7 @@ pub use clock::VirtualClock;
 pub use fault::{Fault, Faults};
 pub use probe::{Expectation, Probe};
 
-/// When the clock of a test bed begins: 1 January 2026.
+/// The time at which the clock of a test bed begins: 1 January 2026.
 const START: Duration = Duration::from_secs(1_767_225_600);
 
 /// A platform in memory with a clock of its own; see [the module](self).
@@ -154,7 +154,7 @@ impl TestBed {
         Ok(Probe::new(Context::new(handle, crew), self.clock.clone()))
     }
 
-    /// Ends an agent at once, as a crash does: the agent sends nothing more, and its `teardown` does not run. Returns
+    /// Ends an agent at once, as a crash does. The agent sends nothing more, and its `teardown` does not run. Returns
     /// whether there was such an agent.
     pub async fn kill(&self, name: &str) -> bool {
         let Some(running) = self.agents.lock().remove(name) else {
@@ -165,7 +165,7 @@ impl TestBed {
         true
     }
 
-    /// Asks all agents to leave, lets the time pass that they need, and ends the platform.
+    /// Asks all agents to leave, lets as much time pass as they need, and ends the platform.
     ///
     /// # Errors
     /// [`RunError::Agents`] if agents failed or panicked.

@@ -15,8 +15,7 @@ use crate::message::Message;
 /// How long a probe waits by default, by the clock of the test bed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An agent of the test: it acts as the test says, and returns the messages that come. It has all methods of a
-/// [`Voice`].
+/// An agent of the test: the test decides its acts and reads its messages. It has all methods of a [`Voice`].
 #[derive(Debug)]
 pub struct Probe {
     context: Context,
@@ -53,7 +52,7 @@ impl Probe {
     /// Expects that no message comes while this much time passes.
     ///
     /// # Panics
-    /// If one comes.
+    /// If a message comes.
     pub async fn expect_nothing(&mut self, time: Duration) {
         self.clock.advance(time).await;
         if let Some(message) = self.context.try_receive(Filter::any()) {
@@ -76,7 +75,7 @@ impl Deref for Probe {
 
 type Check = Box<dyn Fn(&Message) -> Result<(), String> + Send>;
 
-/// A message that a probe expects; see [`Probe::expect`]. Await it.
+/// A message that a probe expects; see [`Probe::expect`]. Await this value.
 pub struct Expectation<'a> {
     probe: &'a mut Probe,
     filter: Filter,
@@ -85,7 +84,7 @@ pub struct Expectation<'a> {
 }
 
 impl Expectation<'_> {
-    /// The content is this text.
+    /// Expects this text as the content.
     #[must_use]
     pub fn text(mut self, text: impl Into<String>) -> Self {
         let text = text.into();
@@ -96,7 +95,7 @@ impl Expectation<'_> {
         self
     }
 
-    /// The body is this value.
+    /// Expects this value as the body.
     #[must_use]
     pub fn body<B: Body + PartialEq + Debug + Send + 'static>(mut self, body: B) -> Self {
         self.body = Some(Box::new(move |message| match message.body::<B>() {

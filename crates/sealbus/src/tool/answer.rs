@@ -14,7 +14,7 @@ use crate::conversation::{Undelivered, new_conversation_id};
 use crate::message::Message;
 use crate::protocol::{Participants, ProtocolError};
 
-/// Partial results that are taken ahead by default.
+/// The default number of partial results that are taken ahead.
 const AHEAD: u64 = 16;
 
 impl Voice {
@@ -146,7 +146,7 @@ pub enum Step<C> {
     Part(C),
     /// The progress of the tool.
     Progress(Progress),
-    /// The agent asks something back, and waits for a [`reply`](Voice::reply) to its message.
+    /// The agent asks a question, and waits for a [`reply`](Voice::reply) to its message.
     Asked(Box<Message>),
 }
 
@@ -159,7 +159,7 @@ pub struct Answer<C> {
     window: u64,
     silence: Option<Duration>,
     taken: u64,
-    /// The number of taken parts that the tool was told.
+    /// The number of taken parts that the tool knows of.
     told: u64,
     progress: Option<Progress>,
     reply: Option<Message>,
@@ -240,7 +240,7 @@ impl<C: Body> Answer<C> {
         Ok(None)
     }
 
-    /// Tells the tool how many parts are taken, when it is time.
+    /// Tells the tool how many parts are taken, if it is time to.
     async fn tell_taken(&mut self) -> Result<(), ProtocolError> {
         let batch = batch(self.window);
         if self.taken - self.told >= batch {

@@ -97,16 +97,16 @@ const PARTIAL: &str = "X-partial";
 const PROGRESS: &str = "X-progress";
 const TAKEN: &str = "X-taken";
 
-/// Partial results that a tool gives ahead at most, even if the requester would take more.
+/// The most partial results that a tool gives ahead, even if the requester would take more.
 pub const MOST_AHEAD: u64 = 4_096;
 
-/// How long a tool waits for room in the requester's mailbox, and until a partial result is taken.
+/// How long a tool waits for room in the requester's mailbox, and for the requester to take a partial result.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Partial results that a final reply holds at most, for a requester that takes none.
+/// The most partial results that a final reply holds, for a requester that takes none.
 const MOST_PARTS: usize = 65_536;
 
-/// Requests that a tool serves side by side by default.
+/// The default number of requests that a tool serves side by side.
 const CONCURRENCY: usize = 100;
 
 /// The progress of a tool; see [`Answer::progress`].
@@ -158,7 +158,7 @@ fn schema<B: ToolBody>() -> String {
 type Work = Pin<Box<dyn Future<Output = AgentResult<Option<WrittenBody>>> + Send>>;
 type Serve = dyn Fn(&Message, &Arc<Requester>) -> AgentResult<Work> + Send + Sync;
 
-/// A typed function as a service; [`Context::offer`](crate::Context::offer) makes it one.
+/// A typed function as a service, once [`Context::offer`](crate::Context::offer) offers it.
 #[derive(Clone)]
 pub struct Tool {
     name: String,
@@ -166,9 +166,9 @@ pub struct Tool {
     input: String,
     output: String,
     streams: bool,
-    /// Takes every request, and agrees by itself.
+    /// The tool takes every request, and its work decides when it agrees.
     is_relay: bool,
-    /// The requests that it serves, if not all.
+    /// The requests that the tool serves; `None` for all.
     when: Option<Filter>,
     places: Arc<Semaphore>,
     serve: Arc<Serve>,
@@ -215,10 +215,10 @@ impl Tool {
         Tool::of::<T, C>(name.into(), true, serve)
     }
 
-    /// Serves every request to its agent as it comes, whatever tool it names, for an agent that stands for something outside
-    /// the platform. It has no entry in the DF: the agent registers what it stands for. It agrees when the work calls
-    /// [`Parts::begin`] or gives a part, and may refuse until then. The value that the work returns is the final
-    /// reply, which is all that one gets who takes no parts ([`Parts::are_taken`]).
+    /// A tool for an agent that stands for something outside the platform. It serves every request to its agent as it
+    /// comes, whatever tool the request names. It has no entry in the DF: the agent registers the service that it
+    /// stands for. It agrees when the work calls [`Parts::begin`] or gives a part, and may refuse until then. The work
+    /// returns the final reply, which is all that a requester that takes no parts gets ([`Parts::are_taken`]).
     pub fn relay<C, F, W>(name: impl Into<String>, work: F) -> Tool
     where
         C: Body + Send + 'static,

@@ -19,24 +19,24 @@ use crate::conversation::new_conversation_id;
 use crate::message::Message;
 use crate::supervision::AgentResult;
 
-/// The requester of a tool, with the way of messages to it.
+/// The requester of a tool, and the way to send it messages.
 pub(super) struct Requester {
     pub(super) voice: Voice,
     pub(super) request: Message,
-    /// The `reply-with` of the messages, by which the platform's notices about them come to the conversation.
+    /// The `reply-with` of the messages. By it, the platform's notices about them come to the conversation.
     pub(super) tag: String,
-    /// How many parts the requester takes ahead. None: only a final reply.
+    /// How many parts the requester takes ahead; `None` if it takes only a final reply.
     window: Option<u64>,
     sent: AtomicU64,
     taken: AtomicU64,
     has_agreed: AtomicBool,
-    /// The work says itself when it agrees.
+    /// Whether the work itself decides when it agrees.
     is_relay: bool,
-    /// Parameters of every message to the one who asked.
+    /// Parameters of every message to the requester.
     notes: Mutex<Vec<(String, Expression)>>,
-    /// Signals a change of a field above.
+    /// Notified when a field above changes.
     changed: Notify,
-    /// Signals that the requester takes nothing any more.
+    /// Notified when the requester takes nothing any more.
     pub(super) abandoned: Notify,
     /// The parts for a requester that takes none, in JSON.
     kept: Mutex<Vec<String>>,
@@ -61,7 +61,7 @@ impl Requester {
         }
     }
 
-    /// Says `agree`, once.
+    /// Sends `agree`, once.
     pub(super) async fn agree(&self) -> Result<(), SendError> {
         if self.has_agreed() {
             return Ok(());
@@ -72,12 +72,12 @@ impl Requester {
         Ok(())
     }
 
-    /// Whether the tool has said `agree`.
+    /// Whether the tool has sent `agree`.
     pub(super) fn has_agreed(&self) -> bool {
         self.has_agreed.load(Ordering::Relaxed)
     }
 
-    /// Nothing of the result comes before `agree`.
+    /// Waits for `agree`, which comes before any part of the result.
     async fn begin(&self) -> AgentResult {
         if self.is_relay {
             self.agree().await?;
@@ -86,7 +86,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Takes a message of the requester about the parts.
+    /// Takes a message in which the requester tells how many parts it has taken.
     pub(super) fn hear(&self, message: &AclMessage) {
         let sent = self.sent.load(Ordering::Relaxed);
         let taken = count(message, TAKEN).unwrap_or(0).min(sent);
@@ -98,13 +98,13 @@ impl Requester {
         self.sent.load(Ordering::Relaxed) - self.taken.load(Ordering::Relaxed)
     }
 
-    /// Whether the requester will yet say how much it has taken.
+    /// Whether the requester still has to tell how many parts it has taken.
     pub(super) fn is_awaited(&self) -> bool {
         self.window
             .is_some_and(|window| self.ahead() >= batch(window))
     }
 
-    /// The final reply of a tool that answers in parts. It has no content for a requester that has got the parts.
+    /// The final reply of a tool that answers in parts. It has no content if the requester has got the parts.
     pub(super) fn kept(&self) -> Option<WrittenBody> {
         self.window.is_none().then(|| WrittenBody {
             content: format!("[{}]", self.kept.lock().join(",")).into(),
@@ -113,7 +113,7 @@ impl Requester {
         })
     }
 
-    /// Waits until this is so.
+    /// Waits until `is_so` holds.
     async fn until(&self, is_so: impl Fn() -> bool) {
         until(&self.changed, || is_so().then_some(())).await;
     }
@@ -153,7 +153,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Sends a message to the requester, which must make room for it within a minute: others wait for its place.
+    /// Sends a message to the requester, which must make room for it within a minute, because others wait for its place.
     pub(super) async fn send(&self, message: AclMessage) -> Result<(), SendError> {
         let sending = self.voice.send(message);
         let sent = self.voice.clock().timeout(PATIENCE, sending).await;
@@ -211,20 +211,20 @@ impl<C: Body> Parts<C> {
         self.requester.give(part.write()?).await
     }
 
-    /// Whether the one who asked takes parts. Otherwise it gets the final reply alone.
+    /// Whether the requester takes parts. Otherwise it gets only the final reply.
     pub fn are_taken(&self) -> bool {
         self.requester.window.is_some()
     }
 
-    /// Agrees, if it is a [`relay`](super::Tool::relay) that has not yet. Any other tool has agreed.
+    /// Sends `agree`, if this is a [`relay`](super::Tool::relay) that has not agreed yet. Any other tool has agreed.
     ///
     /// # Errors
-    /// If it cannot be sent.
+    /// If the message cannot be sent.
     pub async fn begin(&self) -> AgentResult {
         self.requester.begin().await
     }
 
-    /// Adds this user-defined parameter to every further message to the one who asked.
+    /// Adds this user-defined parameter to every further message to the requester.
     pub fn note(&self, name: impl Into<String>, value: impl Into<Expression>) {
         let note = (name.into(), value.into());
         self.requester.notes.lock().push(note);
@@ -233,7 +233,7 @@ impl<C: Body> Parts<C> {
     /// Reports the progress of the tool, from 0 to 1, and its present work, for people.
     ///
     /// # Errors
-    /// If it cannot be sent.
+    /// If the message cannot be sent.
     pub async fn progress(&self, done: f64, text: impl Into<String>) -> AgentResult {
         let requester = &self.requester;
         if requester.window.is_none() {

@@ -55,7 +55,7 @@ impl Tools {
                 voice: voice.clone(),
                 labour: labour.clone(),
             };
-            // A `cancel` that follows at once comes to the conversation as well.
+            // A `cancel` that follows at once also comes to the conversation.
             match serving.open(&request) {
                 Ok(conversation) => {
                     let requester = Requester::new(voice.clone(), request, tool.is_relay);
@@ -102,7 +102,7 @@ impl Tools {
             .is_some_and(|tool| tool.places.available_permits() == 0)
     }
 
-    /// Takes out the request that a `cancel` is about. A request that is served gets its `cancel` in its conversation.
+    /// Takes out the request that a `cancel` is about. A request that is being served gets its `cancel` in its conversation.
     fn withdraw(&self, cancel: &Message, mailbox: &mut Mailbox) -> Option<ReceivedMessage> {
         let id = cancel
             .conversation_id
@@ -142,9 +142,9 @@ enum End {
     Declined,
     /// The requester has the final reply.
     Answered,
-    /// The requester has left, and may have said so.
+    /// The requester has left. Its `cancel`, if it sent one.
     Unwanted(Option<Message>),
-    /// The agent leaves.
+    /// The agent is leaving.
     Cut,
 }
 
@@ -185,7 +185,7 @@ impl Serving {
             }
             End::Declined | End::Cut => return,
         };
-        // Later messages in the conversation are still for this request.
+        // Later messages of the conversation are still for this request.
         let rest = async {
             while (!answered || requester.is_awaited())
                 && let Ok(received) = self.voice.receive_in(&conversation, |_| true).await
@@ -214,7 +214,7 @@ impl Serving {
                 return End::Declined;
             }
         };
-        // Until its first wait, the function may refuse.
+        // The function may refuse before it first waits.
         let first = std::future::poll_fn(|waiting| Poll::Ready(work.as_mut().poll(waiting))).await;
         let mut done = match first {
             Poll::Ready(Err(error)) if error.is::<Refuse>() => {
@@ -275,7 +275,7 @@ impl Serving {
         End::Answered
     }
 
-    /// Answers a request that came to nothing. After `agree`, a refusal comes too late and is a failure.
+    /// Answers a request that failed. After `agree`, a refusal comes too late and becomes a failure.
     fn fail(
         &self,
         request: &Message,
@@ -307,7 +307,7 @@ impl Serving {
     }
 }
 
-/// Tells the requester that nothing more comes, if the tool is cut off, before the agent comes to rest.
+/// If the tool is cut off, tells the requester that nothing more comes, before the agent comes to rest.
 struct LastWord {
     requester: Option<Arc<Requester>>,
     _place: LabourPermit,

@@ -31,10 +31,10 @@ pub(crate) use telling::{Sending, failed};
 const PARENT: &str = "X-traceparent";
 const STATE: &str = "X-tracestate";
 
-/// A longer `tracestate` is left out. W3C does not ask for more to be passed on.
+/// The longest `tracestate` that is passed on, in characters. A longer one is left out, as W3C permits.
 const LONGEST_STATE: usize = 512;
 
-/// A message on its way to its receivers: it says on whose behalf it is sent, and belongs to the trace of its work.
+/// Prepares a message for its receivers: it names those on whose behalf it is sent, and the trace to which its work belongs.
 pub(crate) fn sending(
     agent: &Aid,
     message: impl Into<Arc<AclMessage>>,
@@ -42,7 +42,7 @@ pub(crate) fn sending(
     telling::sending(agent, Delegation::carried(message.into()))
 }
 
-/// The same for a message on its way to a channel.
+/// Like [`sending`], for a message to a channel.
 pub(crate) fn publishing(
     agent: &str,
     operation: &'static str,
@@ -53,7 +53,8 @@ pub(crate) fn publishing(
     telling::publishing(agent, operation, channel, message)
 }
 
-/// The handling of a message: its sender asks for what is sent in it, and a span of its trace lasts as long.
+/// The handling of a message. The messages that it sends are on behalf of the message's sender, and a span of the
+/// message's trace lasts as long as it.
 pub(crate) struct Handling {
     told: telling::Handling,
     asked: Delegation,
@@ -72,12 +73,12 @@ impl Handling {
         }
     }
 
-    /// This work belongs to it.
+    /// Makes this work a part of the handling.
     pub(crate) fn within<F: Future>(&self, work: F) -> impl Future<Output = F::Output> {
         self.asked.clone().carry(self.told.within(work))
     }
 
-    /// This call belongs to it.
+    /// Makes this call a part of the handling.
     pub(crate) fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         let asked = self.asked.clone();
         asked.carry_in(|| self.told.enter(work))
@@ -158,13 +159,13 @@ impl TraceContext {
         self.state.as_deref()
     }
 
-    /// The messages that agents send in this work carry this context, unless they are sent in a span. A task that the work
-    /// spawns does not belong to it.
+    /// Does this work so that the messages that agents send in it carry this context, unless they are sent in a span. A
+    /// task that the work spawns does not belong to it.
     pub async fn carry<F: Future>(self, work: F) -> F::Output {
         CARRIED.scope(self, work).await
     }
 
-    /// The message with this context, instead of another that it carried.
+    /// The message with this context, which replaces any other.
     fn put_into(self, mut message: Arc<AclMessage>) -> Arc<AclMessage> {
         let parameters = &mut Arc::make_mut(&mut message).user_defined;
         let is_context = |name: &str| {
@@ -188,7 +189,7 @@ impl fmt::Display for TraceContext {
     }
 }
 
-/// A number in hexadecimal digits, which are small letters.
+/// Reads a number in lowercase hexadecimal digits.
 fn hex(text: &str) -> Option<u128> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if !text.bytes().all(is_digit) {

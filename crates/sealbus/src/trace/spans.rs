@@ -1,5 +1,5 @@
-//! Spans of sending and handling, in the crate `opentelemetry`. They follow its conventions for messaging, as those of
-//! Python's agents do.
+//! Spans of sending and handling, made with the crate `opentelemetry`. Like the spans of Python's agents, they follow
+//! its conventions for messaging.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl Handling {
         Self(Some(begin(SpanKind::Consumer, &name, about, &above)))
     }
 
-    /// The span is current in this work.
+    /// Makes the span current in this work.
     pub(crate) fn within<F: Future>(&self, work: F) -> impl Future<Output = F::Output> {
         match &self.0 {
             Some(span) => Either::Left(work.with_context(span.clone())),
@@ -103,7 +103,7 @@ impl Handling {
         }
     }
 
-    /// The span is current in this call.
+    /// Makes the span current in this call.
     pub(crate) fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         let _current = self.0.clone().map(Context::attach);
         work()
@@ -112,14 +112,14 @@ impl Handling {
 
 impl Drop for Handling {
     fn drop(&mut self) {
-        // Tasks of the handler may hold it longer.
+        // Tasks of the handler may hold the span longer.
         if let Some(span) = &self.0 {
             span.span().end();
         }
     }
 }
 
-/// Notes in the current span that its handler returned an error. A refusal that the handler means is no error.
+/// Notes in the current span that its handler returned an error. An intended refusal is no error.
 pub(crate) fn failed(fault: AtFault, act: &Performative, error: &(dyn Error + 'static)) {
     let current = Context::current();
     let span = current.span();
@@ -186,7 +186,7 @@ fn written(span: &SpanContext) -> Option<TraceContext> {
     })
 }
 
-/// The context of a message, for a span below it.
+/// The context of a message, as the parent of a span.
 fn read(context: &TraceContext) -> SpanContext {
     let state = context.state.as_deref().and_then(|it| it.parse().ok());
     SpanContext::new(

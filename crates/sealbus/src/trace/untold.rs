@@ -44,5 +44,5 @@ impl Handling {
     }
 }
 
-/// A handler returned an error.
+/// Does nothing about the error that a handler returned.
 pub(crate) fn failed(_: AtFault, _: &Performative, _: &(dyn Error + 'static)) {}

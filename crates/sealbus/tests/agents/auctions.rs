@@ -8,10 +8,10 @@ use sealbus::{Agent, AgentResult, Context, Message, Performative, agent, agents,
 
 use super::{LONG, Notes, act, number_of, peers, price, run_by_the_clock};
 
-/// Somebody stays silent in these rounds on purpose.
+/// How long a round takes in which somebody stays silent on purpose.
 const ROUND: Duration = Duration::from_secs(2);
 
-/// Bids as long as the price is within its means: ten for each number.
+/// Bids as long as the price is within its means, which are ten times its number.
 struct Collector {
     means: u32,
     notes: Notes,

@@ -17,7 +17,7 @@ use super::{Notes, act};
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Has one behaviour, which the test sees.
+/// An agent with one behaviour, which the test sees.
 struct Worker {
     schedule: Schedule,
     step: Step,
@@ -45,7 +45,7 @@ async fn begin(bed: &TestBed, schedule: Schedule, step: impl Into<Step>) -> Beha
     behaviour.unwrap()
 }
 
-/// Notes the time, and takes this long.
+/// A step that notes the time and takes this long.
 fn noting(notes: &Notes, note: &'static str, time: Duration) -> Step {
     let (notes, began) = (notes.clone(), Arc::new(Mutex::new(None)));
     Step::new(move |voice: Voice| {
@@ -161,7 +161,7 @@ async fn steps_in_sequence_and_side_by_side() {
     let behaviour = begin(&bed, once(), step).await;
     let began = bed.clock().elapsed();
     bed.clock().run(behaviour.wait()).await;
-    // Both of the first pair, and the shorter one of the second.
+    // Both steps of the first pair took their time, and only the shorter one of the second.
     assert_eq!(bed.clock().elapsed() - began, 3 * SECOND);
     assert_eq!(notes.all(), ["a 0", "b 0", "c 0", "d 0", "end of worker"]);
     bed.close().await.unwrap();

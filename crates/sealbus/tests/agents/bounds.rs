@@ -21,7 +21,7 @@ impl Agent for Clerk {
     }
 }
 
-/// Does its work or bids at once, and counts its messages.
+/// Works or bids at once, and counts its messages.
 #[derive(Clone, Default)]
 struct Bidder(Arc<AtomicU64>);
 
@@ -36,7 +36,7 @@ impl Agent for Bidder {
     }
 }
 
-/// Leaves no room in the mailbox of an agent that reads nothing.
+/// Fills the mailbox of an agent that reads nothing.
 fn fill(agent: &Probe) {
     let large = act(Performative::Inform, &"x".repeat(100_000)).with_receiver(agent.aid().clone());
     while agent.try_send(large.clone()).is_ok() {}
@@ -52,7 +52,7 @@ async fn few_last_words_wait_for_a_peer_that_reads_none() {
     fill(&mallory);
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let before = tasks();
-    // There is nothing to cancel, and each cancel is answered.
+    // There is nothing to cancel, but each cancel is answered.
     let cancel = act(Performative::Cancel, "")
         .with_receiver(guest.peer("clerk").unwrap())
         .with_protocol("fipa-request")
@@ -129,7 +129,7 @@ async fn a_bidder_without_room_holds_up_no_other_and_no_deadline() {
     let mut net = net.unwrap().unwrap();
     assert_eq!(net.proposals().len(), 2);
     assert_eq!(net.silent(), [mallory.aid().clone()]);
-    // The call to mallory, which still waits, does not hold up the rest.
+    // The call to mallory still waits, and does not hold up the rest.
     let decided = net.reject_rest("no");
     let decided = bed.clock().run_within(Duration::ZERO, decided).await;
     decided.unwrap().unwrap();
@@ -149,7 +149,7 @@ async fn an_answer_to_nonsense_waits_for_nobody() {
     });
     let call = mallory.expect(Performative::Cfp).await;
     fill(&mallory);
-    // A contract net has no such answer.
+    // A contract net does not allow this answer.
     mallory.reply(&call, Performative::Agree, "").await.unwrap();
     let net = bed.clock().run_within(Duration::from_secs(6), called).await;
     assert!(net.unwrap().unwrap().unwrap().proposals().is_empty());

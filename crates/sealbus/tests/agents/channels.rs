@@ -7,7 +7,7 @@ use sealbus::acl::Expression;
 use sealbus::channel::{ChannelError, ChannelEvent, Mechanism, PublishError, SubscribeError};
 use sealbus::{AclMessage, Agent, AgentResult, Context, Performative, agent, run};
 
-/// A guard against waiting for ever.
+/// A limit against endless waits.
 const LONG: Duration = Duration::from_secs(120);
 
 type Heard = Arc<Mutex<Vec<String>>>;

@@ -1,4 +1,4 @@
-//! Conversations of agents: the messages of one come to it alone.
+//! Conversations of agents: each gets its own messages.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn requests_at_once_each_get_their_own_reply() {
                 context.request(ask(context, "backwards", "two"), LONG),
             );
             assert_eq!((one?.text()?, two?.text()?), ("one", "two"));
-            // The same in a conversation of the agent's own naming.
+            // The same holds in a conversation that the agent has named itself.
             let named = |what| ask(context, "backwards", what).with_conversation_id("sale-7");
             let (one, two) = tokio::join!(
                 context.request(named("one"), LONG),
@@ -84,7 +84,7 @@ async fn a_conversation_gets_what_belongs_to_it_and_the_agent_the_rest() {
         async fn setup(&mut self, context: &mut Context) -> AgentResult {
             let call = AclMessage::new(Performative::Cfp).with_receiver(context.peer("seller")?);
             let sale = context.converse(call).await?;
-            // While the agent awaits something else, the offers wait in their conversation.
+            // While the agent waits for another message, the offers wait in their conversation.
             let aside = context.receive(Performative::Inform).await?;
             self.0.add(aside.text()?);
             for _ in 0..3 {
@@ -165,7 +165,7 @@ impl Agent for Worker {
             Performative::Cancel => {
                 self.0
                     .add(format!("cancelled by {}", message.sender_name()));
-                // These come when nobody waits for them any more.
+                // These come when nobody waits for them.
                 context
                     .reply(&message, Performative::Inform, "stopped")
                     .await?;
@@ -187,7 +187,7 @@ async fn whoever_agreed_is_told_when_nobody_waits_any_more() {
         async fn setup(&mut self, context: &mut Context) -> AgentResult {
             let request = context.request(ask(context, "worker", "by deadline"), SHORT);
             assert!(matches!(request.await, Err(RequestError::Timeout { .. })));
-            // The wait is cancelled, not the time over.
+            // Here the wait is cancelled, before its time is over.
             let request = context.request(ask(context, "worker", "by drop"), LONG);
             assert!(tokio::time::timeout(SHORT, request).await.is_err());
             let talk = context.converse(ask(context, "worker", "by end")).await?;

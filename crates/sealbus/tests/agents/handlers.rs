@@ -20,7 +20,7 @@ fn request(voice: &Voice, to: &str, content: &str) -> AclMessage {
 
 #[tokio::test]
 async fn handlers_run_side_by_side_within_a_bound() {
-    /// Serves three at a time: each waits for two others.
+    /// Serves three requests at a time: each waits for the two others.
     struct Worker(Notes);
     impl Agent for Worker {
         async fn setup(&mut self, context: &mut Context) -> AgentResult {
@@ -107,7 +107,7 @@ async fn an_error_beside_the_hooks_is_an_answer_and_a_matter_of_the_agent() {
                 let reply = context.request(asked, LONG).await?;
                 assert_eq!((&reply.performative, reply.text()?), (&act, reason));
             }
-            // The answer comes before the agent hears of the error.
+            // The answer comes before the agent learns of the error.
             self.0.has(2).await;
             context.stop_all();
             Ok(())
@@ -229,7 +229,7 @@ async fn whoever_waits_for_a_handler_that_is_cut_off_is_told() {
                 let answer = answer?;
                 assert_eq!(answer.performative, Performative::Failure);
                 assert_eq!(answer.text()?, "it was cut off before it was done");
-                // The sleeper left of its own accord, so the platform does not run it again.
+                // The sleeper left by its own decision, so the platform does not start it again.
                 assert!(answer.user_defined_value(LEAVING_PARAMETER).is_none());
             }
             context.stop_all();
@@ -247,7 +247,7 @@ async fn whoever_waits_for_a_handler_that_is_cut_off_is_told() {
 
 #[tokio::test]
 async fn whoever_waits_for_a_handler_that_has_not_begun_is_told() {
-    /// Finds a request and the word to leave in its mailbox.
+    /// Finds in its mailbox a request and the message that tells it to leave.
     struct Sleeper(Arc<Notify>);
     impl Agent for Sleeper {
         async fn setup(&mut self, context: &mut Context) -> AgentResult {
@@ -291,7 +291,7 @@ async fn whoever_waits_for_a_handler_that_has_not_begun_is_told() {
 
 #[tokio::test]
 async fn a_cancel_right_behind_its_message_comes_to_the_conversation() {
-    /// Sells, and naps when it is asked to, once its hook is done.
+    /// Sells, and also naps on request, once its hook is done.
     struct Busy {
         hook: Arc<Notify>,
         naps: Arc<AtomicUsize>,

@@ -23,7 +23,7 @@ fn message(
         .with_content(content)
 }
 
-/// Answers every request with its content, and ends when it is told to.
+/// Answers every request with its content, and ends when told to.
 struct Echo;
 
 impl Agent for Echo {
@@ -282,7 +282,7 @@ async fn an_agent_that_panics_or_fails_takes_no_other_with_it() {
                 context.send(shock).await?;
             }
             loop {
-                // The loop ends when both agents are gone and nobody gets the message.
+                // The loop ends when both agents are gone and nobody gets the messages.
                 let mut gone = 0;
                 for name in ["panics", "fails"] {
                     let question = message(context, Performative::QueryIf, name, "1");

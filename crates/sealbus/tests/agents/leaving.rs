@@ -6,7 +6,7 @@ use sealbus::{Agent, AgentResult, Context, Message, Performative, agent, agents,
 
 use super::{LONG, Notes, act, number_of, peers, price};
 
-/// Bids its number. 1 then leaves, 2 bids when 1 has left, and 3 wants an answer at once.
+/// Bids its number. Bidder 1 then leaves, 2 bids when 1 has left, and 3 wants an answer at once.
 struct Bidder {
     number: u32,
     notes: Notes,

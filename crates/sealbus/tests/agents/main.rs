@@ -23,10 +23,10 @@ use std::time::Duration;
 use sealbus::testing::TestBed;
 use sealbus::{AclMessage, Aid, Context, Message, NamedAgents, Performative};
 
-/// Far longer than anything takes, so that a test never depends on how fast things go.
+/// Much longer than anything takes, so that no test depends on speed.
 const LONG: Duration = Duration::from_secs(120);
 
-/// The notes of agents, which are read when the agents are gone.
+/// The notes of agents, to read when the agents are gone.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 

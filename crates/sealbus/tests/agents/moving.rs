@@ -98,7 +98,7 @@ impl Agent for Adder {
             }
             _ => self.sum += message.text()?.parse::<u64>()?,
         }
-        // This leaves time for messages to pile up.
+        // Messages pile up meanwhile.
         tokio::time::sleep(Duration::from_millis(1)).await;
         Ok(())
     }
@@ -189,7 +189,7 @@ impl Agent for Crew {
     }
 }
 
-/// Runs an agent named `adder` on `platform`, and sends it the numbers in the name of an agent that then leaves.
+/// Runs an agent named `adder` on `platform`, and sends it the numbers from an agent that then leaves.
 async fn with_numbers(
     platform: Platform,
     adder: impl Agent,
@@ -231,7 +231,7 @@ async fn sum(context: &mut Context) -> AgentResult<u64> {
 
 #[tokio::test]
 async fn an_agent_goes_on_elsewhere_with_state_and_mailbox() {
-    // When the wish to move comes, the adder has read some of the numbers and does not know of the others.
+    // When the wish to move comes, the adder has read only some of the numbers.
     let here = embedded().await;
     let (host, tell) = Moving::new(&here, Vec::new());
     let platform = Platform::open(host, Some(here.bus())).await.unwrap();
@@ -270,7 +270,7 @@ async fn an_agent_goes_on_elsewhere_with_state_and_mailbox() {
         .unwrap();
 }
 
-/// Handlers that are at work end before the state is saved. The other messages go along, each to one handler.
+/// Handlers that are at work end before the state is saved. Each of the other messages goes along, to one handler.
 #[tokio::test]
 async fn handlers_take_every_message_once_over_a_move() {
     let here = embedded().await;
@@ -335,7 +335,7 @@ async fn an_agent_that_cannot_be_saved_goes_on_where_it_is() {
 /// Reads a durable subscription in a task beside its hooks. Its state is the texts that the task has read.
 struct Reader {
     read: Arc<Mutex<Vec<String>>>,
-    /// Events that come again to the carried state, and events that were marked as repetitions.
+    /// The events that were marked as repetitions.
     again: Arc<Mutex<Vec<String>>>,
     task: Option<tokio::task::JoinHandle<()>>,
 }
@@ -444,7 +444,7 @@ async fn a_task_reads_nothing_of_a_durable_subscription_once_its_agent_is_saved(
     let running = tokio::spawn(async move { platform.run([agent("reader", reader)]).await });
     until_read(&read, 19).await;
     assert_eq!(*read.lock().unwrap(), texts(0..20));
-    // The node had given some of them out before, and says so.
+    // The node marks the events that it had given out before. None of them is in the carried state.
     assert!(
         again
             .lock()

@@ -13,10 +13,10 @@ use sealbus::{
 
 use super::{LONG, Notes, act, number_of, peers, price, run_by_the_clock};
 
-/// Somebody stays silent in these waits on purpose.
+/// How long a wait takes in which somebody stays silent on purpose.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Bids its number, or behaves otherwise: 3 refuses, 4 stays silent, 5 fails when it is to work.
+/// Bids its number, except that 3 refuses, 4 stays silent, and 5 fails when it is to work.
 struct Bidder {
     number: u32,
     notes: Notes,
@@ -79,7 +79,7 @@ async fn bid(mut sale: Participation, number: u32, notes: Notes) -> AgentResult 
 
 #[tokio::test]
 async fn late_proposals_go_to_who_wants_them() {
-    /// Bids when it is told to.
+    /// Bids when told to.
     struct Slow(Option<Message>);
     impl Agent for Slow {
         async fn on_message(&mut self, context: &mut Context, message: Message) -> AgentResult {
@@ -254,7 +254,7 @@ async fn leaving_early_tells_those_who_still_think() {
     assert_eq!(notes.sorted(), ["4: cancel"]);
 }
 
-/// Works for requesters: 1 does it, 2 refuses, 3 fails, 4 agrees and never ends.
+/// Works for requesters: 1 does the work, 2 refuses, 3 fails, 4 agrees and never ends.
 struct Worker {
     number: u32,
     notes: Notes,
@@ -271,7 +271,7 @@ impl Agent for Worker {
         tokio::spawn(async move {
             match number {
                 1 => work.answer(Performative::Inform, "done").await?,
-                // Dropping it says `failure`.
+                // Dropping the work says `failure`.
                 3 => drop(work),
                 _ => {
                     while let Some(word) = work.next().await? {

@@ -16,7 +16,7 @@ struct Envoy;
 
 async fn relay(request: Message, parts: Parts<String>) -> AgentResult<Option<WrittenBody>> {
     parts.note("X-for", "somebody else");
-    // A refusal is none too late as long as it has not agreed.
+    // A refusal is not too late as long as the relay has not agreed.
     tokio::task::yield_now().await;
     match request.text()? {
         "refuse" => return Err(Refuse::new("not there").into()),

@@ -11,7 +11,7 @@ use super::{Notes, act};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Brings an order after a while, and says so when it leaves.
+/// Brings an order after a while, and says when it leaves.
 struct Waiter {
     time: Duration,
     notes: Notes,
@@ -58,7 +58,7 @@ async fn time_stands_still_until_the_test_moves_it() {
     assert_eq!(bed.clock().elapsed(), HOUR);
     assert_eq!(bed.time().duration_since(began).unwrap(), HOUR);
 
-    // A time-out goes by the same clock, and tells the waiter nothing new.
+    // A time-out goes by the same clock. The waiter does not learn of it.
     let asked = guest.request(order(&guest, "coffee"), HOUR / 2);
     let error = bed.clock().run(asked).await.unwrap_err();
     assert!(matches!(error, RequestError::Timeout { .. }), "{error}");

@@ -1,4 +1,4 @@
-//! Tools answer in parts: as they come, no further ahead than they are taken, and only as long as somebody wants them.
+//! Tools answer in parts: as the parts come, only as far ahead as agreed, and only as long as somebody wants them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ struct Chunk {
     word: String,
 }
 
-/// Writes words, and adds; both are tools.
+/// An agent with two tools: one writes words, and one adds.
 #[derive(Clone, Default)]
 struct Writer {
     given: Arc<AtomicU64>,
@@ -39,7 +39,7 @@ struct Writer {
     notes: Notes,
 }
 
-/// Counts the works that have ended, however they end.
+/// Counts the ends of works, however they end.
 struct Ended(Arc<AtomicU64>);
 
 impl Drop for Ended {
@@ -152,7 +152,7 @@ async fn a_tool_gets_no_further_ahead_than_its_parts_are_taken() {
     let text = vec!["word"; 40].join(" ");
     let mut answer = ask(&asker, &text, 4).await;
     bed.clock().settle().await;
-    // Four are on their way, and the fifth waits.
+    // Four parts are on their way, and the fifth waits.
     assert_eq!(writer.given.load(Ordering::Relaxed), 5);
     for taken in 1..=40 {
         assert!(answer.next().await.unwrap().is_some());
@@ -161,7 +161,7 @@ async fn a_tool_gets_no_further_ahead_than_its_parts_are_taken() {
     }
     assert!(answer.next().await.unwrap().is_none());
     drop(answer);
-    // A requester that never takes anything is given up after a minute.
+    // The tool gives up a requester that takes nothing for a minute.
     let mut answer = ask(&asker, &text, 1).await;
     bed.clock().advance(59 * SECOND).await;
     assert_eq!(writer.ended.load(Ordering::Relaxed), 1);
@@ -184,7 +184,7 @@ async fn whoever_leaves_ends_the_work() {
     drop(answer);
     bed.clock().settle().await;
     assert_eq!(writer.ended.load(Ordering::Relaxed), 1);
-    // An agent that is gone leaves too: its parts cannot be delivered.
+    // A requester that is gone also ends the work, because its parts cannot be delivered.
     let other = bed.probe("other").await.unwrap();
     let answer = ask(&other, "one wait two", 16).await;
     bed.clock().settle().await;
@@ -231,7 +231,7 @@ async fn errors_are_answers() {
     let answer = asker.request(request, 100 * SECOND).await.unwrap();
     assert_eq!(answer.performative, Performative::NotUnderstood);
     bed.clock().settle().await;
-    // Only the broken tool is a matter of the agent.
+    // The agent must deal only with the broken tool.
     assert_eq!(
         writer.notes.all(),
         ["on request from asker@home for the tool write: the pen is broken"]
@@ -292,7 +292,7 @@ async fn a_hundred_streams_at_once() {
     bed.close().await.unwrap();
 }
 
-/// Naps, at most twice at a time.
+/// Naps, at most twice at the same time.
 struct Slow(Arc<AtomicU64>);
 
 impl Agent for Slow {
@@ -331,7 +331,7 @@ async fn further_requests_wait_while_a_tool_has_no_room() {
     }
     let question = act(Performative::QueryIf, "awake?").with_receiver(slow);
     asker.send(question).await.unwrap();
-    // Other messages do not wait.
+    // Other messages do not wait for the naps.
     let mut acts = Vec::new();
     for _ in 0..3 {
         let message = asker.expect(Filter::any()).within(Duration::ZERO).await;
@@ -366,7 +366,7 @@ async fn a_request_that_is_cancelled_while_it_waits_is_not_served() {
         .with_receiver(slow)
         .with_protocol("fipa-request")
         .with_conversation_id("three");
-    // Nobody cancels a request of another agent.
+    // An agent cannot cancel the request of another.
     stranger.send(cancel.clone()).await.unwrap();
     let failure = stranger.expect(Filter::any()).within(SECOND / 2).await;
     assert_eq!(failure.performative, Performative::Failure);
@@ -424,7 +424,7 @@ async fn the_directory_has_the_schema_of_what_a_tool_takes_and_gives() {
     assert_eq!(property("streams"), "yes");
     assert_eq!(entry.languages, ["application/json"]);
 
-    // The service is as good as the agent's name.
+    // A service can stand in place of the agent's name.
     let asking = asker
         .ask(sealbus::directory::Template::from(service), &prompt("a"))
         .unwrap();
@@ -443,7 +443,7 @@ async fn an_agent_that_leaves_tells_those_who_asked() {
     assert!(answer.next().await.unwrap().is_some());
     let stopping = tokio::spawn(async move { bed.close().await });
     let error = answer.next().await.unwrap_err();
-    // The platform ends with its agents: the reader may be told first.
+    // The platform ends with its agents, so the reader may be told first.
     assert!(
         matches!(
             error,

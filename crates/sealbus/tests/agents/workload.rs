@@ -1,4 +1,4 @@
-//! Workload tokens of agents in Rust, on a platform of their own program.
+//! Workload tokens of agents in Rust, on the platform that their own program embeds.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,7 +16,7 @@ fn part(token: &str, place: usize) -> Value {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
 }
 
-/// Gets tokens, if there are any.
+/// Gets tokens, if there is an issuer.
 struct Envoy {
     has_issuer: bool,
 }
@@ -43,7 +43,7 @@ impl Agent for Envoy {
         let kid = part(&made.token, 0)["kid"].clone();
         assert!(issuer.keys.iter().any(|key| kid == key.kid.as_str()));
         assert_refused(context.workload_token("").await, "audience");
-        // It stands for nobody outside.
+        // The agent stands for nobody outside.
         let other = context.peer("other")?;
         let other = context.workload_token_for(&other, AUDIENCE).await;
         assert_refused(other, "token-audience");

@@ -1,5 +1,5 @@
-//! The authority of an etcd cluster: it certifies the members and those who use them, and nobody else. etcd must never
-//! trust a platform's root, because every agent has a certificate under that.
+//! The authority of an etcd cluster. It certifies the members and the Masters that use them, and nobody else. etcd must
+//! never trust a platform's root, because every agent has a certificate under that root.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ use super::settings::{AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE};
 const AUTHORITY_KEY: &str = "ca.key";
 const MEMBER_CERTIFICATE: &str = "member.pem";
 const MEMBER_KEY: &str = "member.key";
-/// How long the authority lives, and how long those whom it certifies.
+/// How long the certificates of the authority, and those that it issues, are valid.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(20 * 365 * 86_400);
 const LIFE: Duration = Duration::from_secs(5 * 365 * 86_400);
 /// Certificates begin this long ago, for clocks that are slow.
@@ -59,7 +59,7 @@ pub enum CertifyError {
     /// A name cannot be one of a member or an instance.
     #[error("{0} is not a name for a folder and a certificate: write letters, digits, `-` and `.`")]
     Name(String),
-    /// There are such files already.
+    /// The files exist already.
     #[error("{} is there already: remove it to make another", .0.display())]
     Exists(PathBuf),
     /// A certificate could not be made.
@@ -109,7 +109,7 @@ impl EtcdAuthority {
         let text = fs::read_to_string(&certificate).map_err(file("read", &certificate))?;
         let der = CertificateDer::from_pem_slice(text.as_bytes());
         let der = der.map_err(|error| damaged(error.to_string()))?;
-        // A key that belongs to another certificate would sign what nobody believes.
+        // Nobody would believe the signatures of a key that belongs to another certificate.
         let public = pair.der_bytes();
         if !der.windows(public.len()).any(|part| part == public) {
             return Err(damaged("the key is not the certificate's".to_owned()));

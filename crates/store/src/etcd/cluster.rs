@@ -27,9 +27,9 @@ use super::wire::Request;
 /// How long a member may take for a connection, and how long for an answer.
 const CONNECTING: Duration = Duration::from_secs(5);
 const ANSWERING: Duration = Duration::from_secs(3);
-/// How long the others are tried before a member that failed is tried again.
+/// How long the other members are tried before a failed member is tried again.
 const HEAD_START: Duration = Duration::from_millis(300);
-/// A connection on which nothing comes back for this long is tried, and then given up.
+/// A connection on which nothing comes back for this long is tested, and then given up.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// A request that was not carried out, or not for certain.
@@ -132,7 +132,7 @@ impl Cluster {
         })
     }
 
-    /// The answers to a request that one member goes on answering until the stream is dropped.
+    /// The answers to a request. One member goes on answering until the stream is dropped.
     pub(super) async fn follow<R: Request>(
         &self,
         request: R,
@@ -143,7 +143,7 @@ impl Cluster {
             ready.map_err(|error| CallError::Away(error.to_string()))?;
             let path = PathAndQuery::from_static(R::PATH);
             let codec = ProstCodec::<R, R::Answer>::default();
-            // The member ends its answers with the questions.
+            // The member ends its answers when the questions end.
             let questions = futures_util::stream::iter([request]).chain(pending());
             let questions = tonic::Request::new(questions);
             let answers = client.streaming(questions, path, codec).await?;
@@ -173,7 +173,7 @@ impl Cluster {
         if let Some((place, client)) = &state.current {
             return Ok((*place, client.clone()));
         }
-        // All at once: the first member may be the one that is away.
+        // All members at once, because the first one may be away.
         let failed = state.failed;
         let alone = self.members.len() == 1;
         let mut attempts: FuturesUnordered<_> = self
@@ -217,7 +217,7 @@ impl Cluster {
                 .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|error| error.to_string())?;
-            // It ends with the last handle of the link.
+            // The task ends with the last handle of the link.
             tokio::spawn(connection);
             let client = Grpc::with_origin(Link(link), member.origin.clone());
             Ok(client.max_decoding_message_size(LONGEST_ANSWER))

@@ -1,5 +1,5 @@
-//! Commits: one transaction of etcd each, with the mark of the commit in it. etcd's answer may fail to come, and the
-//! transaction then may have been made, or may be made later still. Each transaction therefore demands that the mark of the
+//! Commits. Each is one transaction of etcd, which contains the mark of the commit. If etcd's answer does not come, the
+//! transaction may have been made, or may still be made later. Each transaction therefore demands that the mark of the
 //! commit before it is still there. So the same commit can be sent again and again, and is made once.
 
 use std::collections::BTreeMap;
@@ -75,11 +75,11 @@ pub(super) struct Commit {
 
 /// How a transaction ended.
 enum Step {
-    /// It was made, now or before, at this revision.
+    /// The transaction was made, now or before, at this revision.
     Made(i64),
-    /// It must be sent again.
+    /// The transaction must be sent again.
     Again,
-    /// It never will be made: the list of rows in pieces is not the one that the changes were planned from.
+    /// The transaction will never be made: the list of rows in pieces has changed since the changes were planned.
     Stale,
 }
 
@@ -143,7 +143,7 @@ impl EtcdStore {
         if !plan.is_small() {
             // An earlier commit may have ended halfway, and this one may be its repetition.
             self.clear_staged(writer, until).await?;
-            // That may have found a later list.
+            // The removal may have found a later list.
             let listed = self.listed(writer, until).await?;
             plan = Plan::new(&batch.changes, &listed, &folder);
         }
@@ -151,7 +151,7 @@ impl EtcdStore {
             .await
     }
 
-    /// Sends a commit until it is made. Returns its revision, or `None` if it never will be made, because the list of rows
+    /// Sends a commit until it is made. Returns its revision, or `None` if it will never be made, because the list of rows
     /// in pieces has changed.
     pub(super) async fn make(
         &self,
@@ -184,7 +184,7 @@ impl EtcdStore {
         }
     }
 
-    /// Checks that there is time to send a commit again that others came before.
+    /// Checks that there is time to send a commit again after other commits came first.
     pub(super) fn check_time(&self, until: Instant) -> Result<(), StoreError> {
         match Instant::now() < until {
             true => Ok(()),

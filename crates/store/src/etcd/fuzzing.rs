@@ -11,7 +11,7 @@ use super::{Keys, after};
 /// Reads a row in each of the ways in which rows are read.
 ///
 /// # Panics
-/// If a value that was read would be written so that it is read as another one.
+/// If a value that was read is written and read again as another value.
 pub fn check_row(key: &[u8], value: &[u8]) {
     let keys = Keys {
         prefix: "/sealbus/factory/".to_owned(),

@@ -1,7 +1,7 @@
 //! A store in an etcd cluster.
 //!
 //! All keys of a platform begin with `/sealbus/PLATFORM/`. Below that, `rows/` holds the store's entries. `commit/` has one
-//! row for each instance that writes, with the mark of its last commit: after an answer that did not come, it tells whether
+//! row for each instance that writes, with the mark of its last commit: if an answer does not come, the mark tells whether
 //! the commit was made. `staged/` holds changes that are too many for one transaction of etcd, and `pending` the mark of
 //! those that must still be moved to their rows. `pieces/` holds the values that are too long for one request to etcd, and
 //! `in-pieces` the list of their rows. `role` and `instance/` say which instance leads and which are there.
@@ -46,13 +46,13 @@ pub use settings::{AUTHORITY_FILE, CERTIFICATE_FILE, EtcdSettings, EtcdSettingsE
 
 /// Longest value. A backup takes none that is longer.
 const LONGEST_VALUE: usize = LONGEST_CONTENTS;
-/// About the most bytes that one transaction writes. A request to etcd may have 1.5 MiB.
+/// The most bytes that one transaction writes, approximately. A request to etcd may have 1.5 MiB.
 const LONGEST_REQUEST: usize = 1 << 20;
 /// Rows that are read at a time.
 const PAGE: usize = 128;
 /// Most bytes of keys and values that are read of a platform. etcd is made for 8 GiB.
 const LONGEST_READ: u64 = 16 << 30;
-/// The same for the pieces of a value, whose keys are short.
+/// Most bytes of keys and values that are read of the pieces of a value. Their keys are short.
 const LONGEST_PIECES: u64 = 2 * LONGEST_VALUE as u64;
 /// Pieces of a value that are read at a time. A member must answer soon.
 const PIECES: usize = 8;
@@ -68,7 +68,7 @@ const READS: usize = 4;
 pub struct EtcdStore {
     cluster: Cluster,
     keys: Keys,
-    /// Reads go through the same lock, so that they move no changes to their places beside it.
+    /// Reads take the same lock, because they move changes to their places, too.
     writer: tokio::sync::Mutex<Writer>,
     /// The keys of the damaged rows of instances that the log has named.
     passed_over: parking_lot::Mutex<BTreeSet<Vec<u8>>>,
@@ -160,7 +160,7 @@ impl EtcdStore {
     /// Opens the store of a platform, as [`new`](Self::new), [`reach`](Self::reach) and [`clear`](Self::clear).
     ///
     /// # Errors
-    /// Theirs.
+    /// Those of the three methods.
     pub async fn open(
         settings: &EtcdSettings,
         platform: &str,
@@ -198,8 +198,8 @@ impl EtcdStore {
         })
     }
 
-    /// Looks which version etcd is of, and moves the changes of a commit that was made to their places. That may be a commit of
-    /// another process, also of one with this instance's name: what such a one has not committed yet stays.
+    /// Checks the version of etcd, and moves the changes of a commit that was made to their places. The commit may be that of
+    /// another process, even of a process with this instance's name. Changes that such a process has not committed yet stay.
     ///
     /// # Errors
     /// [`StoreError::Away`], [`StoreError::Refused`], or [`StoreError::EtcdVersion`] if a member is of a version that can lose
@@ -209,12 +209,12 @@ impl EtcdStore {
         let mut writer = self.writer.lock().await;
         let until = Instant::now() + commit::TRYING;
         self.finish_pending(until).await?;
-        // A damaged list shows at once, and not with the first commit.
+        // A damaged list shows now, and not with the first commit.
         self.listed(&mut writer, until).await.map(drop)
     }
 
-    /// Removes what this instance began to write when it was ended, and did not commit. No other process may have its name then: the
-    /// commits that such a one has begun would fail.
+    /// Removes the changes that this instance wrote before it was ended, and did not commit. No other process may have this
+    /// instance's name then: the commits that such a process has begun would fail.
     ///
     /// # Errors
     /// [`StoreError::Away`], [`StoreError::Refused`].
@@ -222,7 +222,7 @@ impl EtcdStore {
         let mut writer = self.writer.lock().await;
         let until = Instant::now() + commit::TRYING;
         match self.clear_staged(&mut writer, until).await {
-            // Any large commit tries that again first.
+            // Any large commit first tries to remove them again.
             Err(StoreError::EtcdFull { .. }) => Ok(()),
             cleared => cleared,
         }
@@ -268,7 +268,7 @@ impl EtcdStore {
         Ok(found.rows.into_iter().next())
     }
 
-    /// The latest revision, if all commits are whole there. Changes that wait to be moved to their places are moved first: the
+    /// The latest revision at which all commits are whole. Changes that wait are first moved to their places, because the
     /// instance that committed them may be another one, or have ended, or have lost etcd.
     async fn whole(&self) -> Result<i64, StoreError> {
         let until = Instant::now() + commit::TRYING;

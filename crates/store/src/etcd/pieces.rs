@@ -1,6 +1,6 @@
 //! Values that are too long for one request to etcd. Such a value is cut into pieces, and each is a key of its own. The row
-//! then says where the pieces are. They lie in a folder whose name is never used again: nobody reads them before a row names
-//! them, and they go in the transaction that writes the row anew or deletes it.
+//! then says where the pieces are. They lie in a folder whose name is never used again. Nobody reads them before a row names
+//! them. The transaction that writes the row anew, or deletes it, also deletes them.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) const PIECE: usize = 512 << 10;
 /// The first bytes of a row whose value is in pieces.
 const MARK: &[u8] = b"\0sealbus: this value is in pieces\n";
 
-/// Whether a value is kept in pieces. One that begins like a row with pieces is, too, however short it is.
+/// Whether a value is kept in pieces. So is a value that begins like a row with pieces, however short it is.
 pub(super) fn is_long(value: &[u8]) -> bool {
     value.len() > PIECE || value.starts_with(MARK)
 }

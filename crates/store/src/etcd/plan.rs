@@ -31,13 +31,13 @@ pub(super) struct Change {
     pub(super) key: String,
     #[prost(bytes = "vec", optional, tag = "2")]
     pub(super) value: Option<Vec<u8>>,
-    /// The folder of the pieces that the row had, which go with it; empty if it had none.
+    /// The folder of the row's former pieces, which are deleted with the row; empty if it had none.
     #[prost(string, tag = "3")]
     pub(super) former: String,
 }
 
 impl Change {
-    /// The operations of etcd that make it.
+    /// How many operations of etcd make the change.
     fn operations(&self) -> usize {
         match self.former.is_empty() {
             true => 1,
@@ -45,7 +45,7 @@ impl Change {
         }
     }
 
-    /// About the bytes of a request that it takes.
+    /// How many bytes the change takes in a request, approximately.
     fn size(&self) -> usize {
         let value = self.value.as_ref().map_or(0, Vec::len);
         self.key.len() + value + 2 * self.former.len() + 16

@@ -1,6 +1,6 @@
 //! The role of the leader: a row that says which instance leads or is about to, and a row for each instance that is there.
-//! They hang on leases, so they go with an instance that does not renew its lease. They only say who tries to lead: whose
-//! commits are made, the [fence](crate::Fenced) decides.
+//! They hang on leases, so they go with an instance that does not renew its lease. They only say who tries to lead. The
+//! [fence](crate::Fenced) decides whose commits are made.
 
 use std::time::Duration;
 
@@ -89,9 +89,9 @@ impl EtcdStore {
         found.rows.first().map(instance_row).transpose()
     }
 
-    /// Tells of changes of the role's row, as long as the member that tells of them is there. It says nothing of earlier
-    /// changes, and silence is no sign of life: the row must be read now and then all the same.
-    /// Returns [`StoreError::Away`] or [`StoreError::Refused`], sooner or later.
+    /// Tells of changes of the role's row, as long as the asked member is there. It tells of no earlier changes, and
+    /// silence proves nothing, so the row must be read now and then all the same. Returns [`StoreError::Away`] or
+    /// [`StoreError::Refused`], sooner or later.
     pub async fn watch_role(&self, changed: &Notify) -> StoreError {
         let watching = WatchQuestion {
             create: Some(Watching {
@@ -116,8 +116,8 @@ impl EtcdStore {
         }
     }
 
-    /// Writes the row of the role in this instance's name, if the revision `seen` still wrote the present one; 0 if there
-    /// is to be none. Without a lease the row stays. Returns whether it was written.
+    /// Writes the row of the role in this instance's name, if the present row is still that of the revision `seen`; 0
+    /// stands for no row. Without a lease the row stays. Returns whether it was written.
     ///
     /// # Errors
     /// [`StoreError::Away`]: it may have been written nevertheless. [`StoreError::Refused`].
@@ -141,7 +141,7 @@ impl EtcdStore {
         Ok(self.brief(&transaction).await?.succeeded)
     }
 
-    /// Writes this instance's own row; if it is to be `new`, only while there is none. Returns whether it was written.
+    /// Writes this instance's own row; with `new`, only while there is none. Returns whether it was written.
     ///
     /// # Errors
     /// [`StoreError::Away`]: it may have been written nevertheless. [`StoreError::Refused`].
@@ -161,8 +161,8 @@ impl EtcdStore {
         Ok(self.brief(&transaction).await?.succeeded)
     }
 
-    /// The rows of the instances that are there. A damaged one is passed over, and the log says so once: it may be of somebody else,
-    /// and must not stop the others.
+    /// The rows of the instances that are there. A damaged row is passed over, and the log says so once: the row may be somebody
+    /// else's, and must not stop the others.
     ///
     /// # Errors
     /// [`StoreError::Away`], [`StoreError::Refused`], or [`StoreError::Impossible`] if the rows have no end.

@@ -60,7 +60,8 @@ impl EtcdSettings {
         Ok((members.collect::<Result<_, _>>()?, self.tls()?))
     }
 
-    /// etcd's authority is its own, and never the platform's root: every agent has a certificate under that.
+    /// etcd has an authority of its own, and never the platform's root, because every agent has a certificate under
+    /// that root.
     fn tls(&self) -> Result<Arc<ClientConfig>, EtcdSettingsError> {
         let at = |name: &str| self.credentials.join(name);
         let (authority, certificate, key) =

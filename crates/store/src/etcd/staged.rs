@@ -1,7 +1,7 @@
 //! Commits that are too large for one transaction of etcd. Their long values, and changes that are too many, are first written
-//! beside the rows, where nobody reads them. One transaction then makes the commit. If the changes were too many, it leaves a row
-//! that says that they are to be moved to their places. Nothing else is committed before they are, and whoever finds that row
-//! moves them.
+//! beside the rows, where nobody reads them. One transaction then makes the commit. If the changes were too many, the transaction
+//! leaves a row that asks for moving them to their places. An instance that finds this row moves them. Nothing else is committed
+//! before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ impl EtcdStore {
             for (number, piece) in value.chunks(PIECE).enumerate() {
                 let key = self.keys.piece(folder, number);
                 let written = self.put_new(&key, piece, until).await?;
-                // All pieces go together, so one stands for all.
+                // All pieces are removed together, so one stands for all.
                 if demands.is_empty() {
                     demands.push(Compare::last_write(key, written));
                 }
@@ -49,7 +49,7 @@ impl EtcdStore {
             for (number, part) in parts(plan.changes).into_iter().enumerate() {
                 let key = [folder.clone(), format!("{number:06}").into_bytes()].concat();
                 let written = self.put_new(&key, &part.encode_to_vec(), until).await?;
-                // All parts go together, too.
+                // All parts are removed together, too.
                 if number == 0 {
                     demands.push(Compare::last_write(key, written));
                 }
@@ -69,7 +69,7 @@ impl EtcdStore {
         })
     }
 
-    /// The operations of etcd that make changes. The pieces that a row had go with its former value.
+    /// The operations of etcd that make changes. A row's former pieces are deleted with its former value.
     fn operations(&self, changes: Vec<Change>) -> Vec<Operation> {
         let mut operations = Vec::with_capacity(changes.len());
         for change in changes {
@@ -121,7 +121,7 @@ impl EtcdStore {
             };
             let is_last = changes.is_empty() && row.key == pending.key;
             changes.push(Operation::delete(row.key.clone()));
-            // If another one was faster, the row is gone, and this does nothing.
+            // If another instance was faster, the row is gone, and this transaction does nothing.
             let transaction = Transaction {
                 compare: vec![Compare::last_write(row.key, row.written)],
                 success: changes,
@@ -165,8 +165,8 @@ impl EtcdStore {
         Ok(listed)
     }
 
-    /// Removes what this instance wrote beside the rows for commits that were not made. That is a commit of its own: it is made
-    /// once, and removes nothing that is written after it, even if it is sent again or arrives late.
+    /// Removes what this instance wrote beside the rows for commits that were not made. The removal is a commit of its own: it
+    /// is made once, and removes nothing that is written after it, even if it is sent again or arrives late.
     pub(super) async fn clear_staged(
         &self,
         writer: &mut Writer,
@@ -239,7 +239,7 @@ impl EtcdStore {
         Ok(found.any(|found| !found.rows.is_empty()))
     }
 
-    /// Sends a transaction that does no more when it is sent twice, until it was carried out.
+    /// Sends a transaction until it is carried out. Sent twice, the transaction must do no more than sent once.
     async fn insist(
         &self,
         transaction: &Transaction,

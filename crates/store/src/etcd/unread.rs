@@ -1,5 +1,5 @@
-//! The rest of a range that is read page by page. Something else than etcd may answer, or a damaged member: so each page must bring
-//! the read further, and a read has an end.
+//! The rest of a range that is read page by page. A damaged member may answer, or something that is not etcd. Each page must
+//! therefore take the read further, and a read has an end.
 
 use super::next;
 use super::wire::Found;

@@ -245,7 +245,7 @@ pub(super) struct Watching {
     pub(super) key: Vec<u8>,
 }
 
-/// Changes of watched keys, or, without any, a word about the watch itself.
+/// Changes of watched keys. Without a change, it is about the watch itself.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Watched {
     #[prost(bool, tag = "4")]
@@ -254,7 +254,7 @@ pub(super) struct Watched {
     pub(super) events: Vec<Event>,
 }
 
-/// A change; what it changed is read in another way.
+/// A change. The changed row is read in another way.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Event {}
 

@@ -40,7 +40,7 @@ public final class Corba implements Peer {
     private static final Property[] NONE = {};
     private ORB orb;
     private POA poa;
-    /** Of the channel. */
+    /** The reference of the channel. */
     private String reference;
     private final List<Runnable> farewells = new ArrayList<>();
 
@@ -54,7 +54,7 @@ public final class Corba implements Peer {
         return reference;
     }
 
-    /** A channel of the Notification Service's that keeps every event, in order. */
+    /** A channel of the Notification Service that keeps every event, in order. */
     private EventChannel create(EventChannelFactory factory) throws Exception {
         org.omg.CORBA.Any fifo = orb.create_any();
         fifo.insert_short(FifoOrder.value);

@@ -28,7 +28,7 @@ public final class Jade implements Peer {
     /** One of the agents of this side. */
     private Agent anyone;
     private int port;
-    /** Where this platform is reached from others. */
+    /** The address at which others reach this platform. */
     private String address;
     private String platform;
 
@@ -97,10 +97,10 @@ public final class Jade implements Peer {
         } else {
             profile.setParameter(Profile.MTPS, "jade.mtp.http.MessageTransportProtocol(" + address + ")");
         }
-        // It writes a description of itself.
+        // JADE writes a description of itself.
         profile.setParameter(Profile.FILE_DIR, folder + "/");
         profile.setParameter("jade_imtp_leap_JICP_JICPServer_acceptlocalhostonly", "true");
-        // Messages that wait to be delivered may take this much memory; as it comes, 100 MB.
+        // Messages that wait to be delivered may take this much memory; by default, 100 MB.
         profile.setParameter("jade_core_messaging_MessageManager_maxqueuesize", "500000000");
         switch (settings.optString("way", "jicp")) {
             case "tls":
@@ -155,7 +155,7 @@ public final class Jade implements Peer {
         }
     }
 
-    /** Whom a sender writes to; of the platform there if it is another. */
+    /** The receivers of a sender, on the platform of the other side if it has one. */
     private static List<AID> receivers(JSONObject scenario, int sender, JSONObject there) {
         List<AID> receivers = new ArrayList<>();
         switch (scenario.getString("shape")) {
@@ -208,7 +208,7 @@ public final class Jade implements Peer {
 
         @Override
         protected void setup() {
-            // No limit: what waits is kept, as the other systems keep it.
+            // No limit: waiting messages are kept, as the other systems keep them.
             setQueueSize(0);
             addBehaviour(new CyclicBehaviour(this) {
                 @Override

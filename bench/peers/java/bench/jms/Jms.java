@@ -97,7 +97,7 @@ public final class Jms implements Peer {
         Speaker(Session session, MessageProducer producer) throws JMSException {
             this.session = session;
             this.producer = producer;
-            // For speed, as the client's documentation advises: nothing that nobody reads.
+            // For speed, as the client's documentation advises, without data that nobody reads.
             producer.setDeliveryMode(DeliveryMode.NON_PERSISTENT);
             producer.setDisableMessageID(true);
             producer.setDisableMessageTimestamp(true);

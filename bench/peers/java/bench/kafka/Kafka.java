@@ -64,7 +64,7 @@ public final class Kafka implements Peer {
         return producer;
     }
 
-    /** Reads a topic from its end until it is over, and gives what comes to a consumer of records. */
+    /** Reads a topic from its end on until the run is over, and gives the records to a consumer. */
     private void read(String role, String topic, CountDownLatch ready, java.util.function.Consumer<ConsumerRecord<byte[], byte[]>> take) {
         Thread thread = new Thread(() -> {
             Properties properties = common(role);

@@ -19,7 +19,7 @@ use super::{Party, Reply};
 use crate::drivers::techniques::NotBelieved;
 
 const NONCE: usize = 32;
-/// The purposes of the signatures: neither end can show the other's as its own.
+/// The purposes of the signatures, so that neither end can show the other's signature as its own.
 const ASKING: &[u8] = b"sealbus bench login v1, asking\0";
 const ANSWERING: &[u8] = b"sealbus bench login v1, answering\0";
 

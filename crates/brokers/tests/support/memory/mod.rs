@@ -332,7 +332,7 @@ impl MemoryBroker {
         })))
     }
 
-    /// The same, and all it does is delay.
+    /// The same broker, but it only delays.
     pub fn losing_nothing(self) -> Self {
         self.state().loses = false;
         self

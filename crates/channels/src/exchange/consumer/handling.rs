@@ -8,7 +8,7 @@ use crate::exchange::aftermath::{Aftermath, note_taken};
 use crate::qos::Reliability;
 
 impl Consumer {
-    /// An event that its agent takes.
+    /// Hands an event to its agent.
     pub(super) fn hand_out(
         &self,
         state: &mut State,
@@ -40,7 +40,7 @@ impl Consumer {
         event
     }
 
-    /// The agent has handled the events that it took.
+    /// Counts the events that the agent took as handled.
     pub(crate) fn settle(&self, aftermath: &mut Aftermath) {
         if let Some(tracker) = &self.tracker {
             tracker.settle();
@@ -50,7 +50,7 @@ impl Consumer {
 }
 
 impl State {
-    /// The agent has handled the events that it took, unless it rests.
+    /// Counts the events that the agent took as handled, unless it rests.
     pub(super) fn handled(&mut self, aftermath: &mut Aftermath) {
         if self.rests {
             return;

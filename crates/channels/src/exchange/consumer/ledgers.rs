@@ -1,5 +1,5 @@
-//! The accounts of other processes with a subscription that pushes back: the bytes that each has sent, and the bytes that
-//! it may send.
+//! The accounts of other processes with a subscription that pushes back: the bytes that each has sent, and the bytes
+//! that it may send.
 
 use sealbus_bus::WindowCredit;
 
@@ -18,14 +18,14 @@ struct Ledger {
 
 /// The accounts with one subscription.
 pub(super) struct Ledgers {
-    /// The bytes that the windows hold together.
+    /// The bytes that all windows hold together.
     bytes: usize,
-    /// Sorted; there are few, and each event looks one up.
+    /// Sorted by process. There are few, and each event looks one up.
     ledgers: Vec<(PeerKey, Ledger)>,
 }
 
 impl Ledgers {
-    /// No accounts, with a queue that holds this many bytes.
+    /// No accounts yet, for a queue of this many bytes.
     pub(super) fn new(queue_bytes: usize) -> Self {
         Self {
             bytes: queue_bytes / 2,
@@ -33,7 +33,7 @@ impl Ledgers {
         }
     }
 
-    /// The window of each of this many processes.
+    /// The window of each process if there are this many.
     fn window_of(&self, processes: usize) -> u64 {
         let share = self.bytes / processes.max(1);
         share.clamp(SMALLEST_WINDOW, LARGEST_WINDOW) as u64
@@ -52,7 +52,7 @@ impl Ledgers {
         self.ledgers.get_mut(place).map(|(_, ledger)| ledger)
     }
 
-    /// The account of a process, with a first window for a process that has none.
+    /// The account of a process. Opens one with a first window if there is none.
     fn ledger(&mut self, peer: PeerKey, window: u64) -> &mut Ledger {
         let place = match self.place(peer) {
             Ok(place) => place,
@@ -68,15 +68,15 @@ impl Ledgers {
         &mut self.ledgers[place].1
     }
 
-    /// Opens a window for one of this many processes. Returns the process's first limit.
+    /// Opens a window for one process of this many. Returns its first limit.
     pub(super) fn open(&mut self, peer: PeerKey, processes: usize) -> u64 {
         let window = self.window_of(processes);
         self.ledger(peer, window);
         window
     }
 
-    /// Counts an event of a process. Returns false if the process has sent far more than it had credit for. A little may
-    /// have been sent before the process knew of the subscription.
+    /// Counts an event of a process. Returns false if the process has sent far more than its credit. It may have sent a
+    /// little before it knew of the subscription.
     pub(super) fn receive(&mut self, peer: PeerKey, cost: usize) -> bool {
         let window = self.window();
         let ledger = self.ledger(peer, window);
@@ -85,7 +85,7 @@ impl Ledgers {
         !is_beyond
     }
 
-    /// Counts a row of events, if the process has credit for all of them as far as [`receive`](Self::receive) asks for it.
+    /// Counts a row of events if the process has credit for all of them, by the rule of [`receive`](Self::receive).
     pub(super) fn receive_row(&mut self, peer: PeerKey, cost: usize) -> bool {
         let window = self.window();
         let ledger = self.ledger(peer, window);
@@ -97,20 +97,20 @@ impl Ledgers {
         is_paid
     }
 
-    /// An event of a process has left the queue. Returns the new limit, if the process is to hear of it.
+    /// An event of a process has left the queue. Returns the new limit, if the process must be told.
     pub(super) fn pay(&mut self, peer: PeerKey, cost: usize) -> Option<u64> {
         let window = self.window();
-        // The rest of a former session has no owner.
+        // A leftover of a former session has no account.
         self.find(peer)?.credit.take(cost as u64, window)
     }
 
-    /// The limit of a process that asks for it, if the process does not know so high a limit yet.
+    /// The limit of a process that asks for it, if it does not know that limit yet.
     pub(super) fn announce(&mut self, peer: PeerKey) -> Option<u64> {
         let window = self.window();
         self.find(peer)?.credit.announce(window)
     }
 
-    /// A process is gone.
+    /// Closes the account of a process that is gone.
     pub(super) fn forget(&mut self, peer: PeerKey) {
         self.ledgers.retain(|(key, _)| *key != peer);
     }

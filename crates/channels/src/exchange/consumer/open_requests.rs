@@ -8,7 +8,7 @@ use sealbus_bus::Moment;
 use crate::event::{Mechanism, ReceivedEvent, RequestId};
 use crate::exchange::aftermath::PeerKey;
 
-/// The most open requests. Beyond this number, the oldest request counts as declined.
+/// The most open requests. If there are more, the oldest counts as declined.
 const OPEN_REQUESTS: usize = 4096;
 
 /// The process that a request came from, and the request's number.
@@ -26,7 +26,7 @@ struct Open {
 pub(super) struct OpenRequests(VecDeque<Open>);
 
 impl OpenRequests {
-    /// The agent takes a request, or could not answer it now.
+    /// Adds a request that the agent takes, or that it could not answer just now.
     pub(super) fn add(&mut self, event: &ReceivedEvent, (source, id): RequestSource) {
         self.0.push_back(Open {
             source,
@@ -36,7 +36,7 @@ impl OpenRequests {
         });
     }
 
-    /// Takes out a request that counts as declined: the oldest, if it has expired or there are too many.
+    /// Takes out a request that counts as declined: the oldest one, if it has expired or there are too many.
     pub(super) fn pop_overdue(&mut self, now: Moment) -> Option<RequestSource> {
         let first = self.0.front()?;
         let is_over = first.expiry.is_some_and(|expiry| expiry <= now);
@@ -63,7 +63,7 @@ impl OpenRequests {
         self.0.drain(..).map(|open| (open.source, open.id))
     }
 
-    /// A process is gone.
+    /// Removes the requests of a process that is gone.
     pub(super) fn forget(&mut self, peer: PeerKey) {
         self.0.retain(|open| open.source != Some(peer));
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 pub(in crate::exchange) enum Room {
     /// There is room.
     Free,
-    /// Others have waited for the room.
+    /// Other publishers wait for the room.
     Taken,
-    /// There is no room, and publishers have found none since then.
+    /// There is no room. The value is the time since which publishers have found none.
     Full(Duration),
 }
 
@@ -18,8 +18,8 @@ pub(in crate::exchange) enum PutOutcome {
     Taken,
     /// The event is lost: dropped, expired, or the subscription has ended.
     Lost,
-    /// The event is lost, and has ended the subscription.
+    /// The event is lost, and the subscription has ended because of it.
     Disconnected,
-    /// The event is not taken, because its process has sent far more than it had credit for.
+    /// The event is refused, because its process has sent far more than its credit.
     Beyond,
 }

@@ -9,7 +9,7 @@ use crate::exchange::options::Ended;
 use crate::queue::{Pushed, QueueTerms};
 
 impl Consumer {
-    /// Puts an event into the queue. The aftermath of events that are lost for it is added to `aftermath`.
+    /// Puts an event into the queue. Adds to `aftermath` the work for events that are lost because of it.
     pub(in crate::exchange) fn put(
         &self,
         event: ReceivedEvent,
@@ -31,7 +31,7 @@ impl Consumer {
         put
     }
 
-    /// As [`put`](Self::put), for many events in one go. `outcome` hears the place of each, from 0, and its outcome.
+    /// As [`put`](Self::put), for many events in one go. `outcome` is called with the place of each, from 0, and its outcome.
     pub(in crate::exchange) fn put_all(
         &self,
         events: impl Iterator<Item = (ReceivedEvent, Source)>,
@@ -54,7 +54,7 @@ impl Consumer {
         }
     }
 
-    /// Shows an event to those who watch what arrives.
+    /// Shows an event to those who watch arrivals.
     pub(super) fn show(&self, event: &ReceivedEvent) {
         if self.tap.is_open() {
             self.tap.show(&Arrival {
@@ -100,19 +100,19 @@ impl State {
             self.queue.push_accepted(entry, terms, now, &mut self.lost);
             PutOutcome::Taken
         } else if matches!(entry.source, Source::Log(_)) {
-            // The logs are read only as far as there is room.
+            // Logs are read only as far as there is room.
             self.queue.push_accepted(entry, terms, now, &mut self.lost);
             PutOutcome::Taken
         } else {
             match self.queue.push(entry, terms, now, &mut self.lost) {
                 Pushed::Taken => PutOutcome::Taken,
                 Pushed::Lost => PutOutcome::Lost,
-                // A frame that came without credit is lost.
+                // The frame came without credit, so its event is lost.
                 Pushed::Full(entry) if entry.source.peer().is_some() => {
                     self.give_up(&entry, aftermath);
                     PutOutcome::Lost
                 }
-                // The caller asked for room before. An item without room is kept rather than lost.
+                // The caller found room before. An item without room is kept rather than lost.
                 Pushed::Full(entry) => {
                     self.queue.push_accepted(entry, terms, now, &mut self.lost);
                     PutOutcome::Taken

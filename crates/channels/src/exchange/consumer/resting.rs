@@ -1,5 +1,5 @@
-//! The rest of an agent that moves: its subscriptions hand out nothing and settle nothing, until the agent goes on here or
-//! elsewhere.
+//! The rest of an agent that moves: until the agent goes on, here or elsewhere, its subscriptions hand out nothing and
+//! settle nothing.
 
 use std::task::{Poll, Waker};
 
@@ -9,7 +9,7 @@ use super::Consumer;
 use crate::exchange::aftermath::Aftermath;
 
 impl Consumer {
-    /// Whether the agent rests from now on. Its reader is woken when it goes on.
+    /// Lets the agent rest or go on. Its reader is woken when it goes on.
     pub(in crate::exchange) fn set_resting(&self, rests: bool) {
         if let Some(tracker) = &self.tracker {
             tracker.set_resting(rests);
@@ -24,8 +24,8 @@ impl Consumer {
         }
     }
 
-    /// Whether there is an event to take; `Ready(false)` if the subscription has ended and none is left. The event stays
-    /// in the queue.
+    /// Whether there is an event to take; `Ready(false)` if the subscription has ended and is empty. The event stays in
+    /// the queue.
     pub(crate) fn poll_ready(
         &self,
         now: Moment,

@@ -1,5 +1,5 @@
-//! Rows of events that wait in a subscription behind its queue. All subscriptions that a row is for share it: an entry for
-//! each event in each queue would cost more than all else that is done for the event.
+//! Rows of events that wait in a subscription behind its queue. All subscriptions that get a row share it: an entry for
+//! each event in each queue would cost more than all other work for the event.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -13,7 +13,7 @@ use crate::exchange::row::SharedRow;
 use crate::qos::Priority;
 use crate::queue::QueueTerms;
 
-/// The rows that wait, in order.
+/// The waiting rows, in order.
 #[derive(Default)]
 pub(super) struct Rows {
     waiting: VecDeque<Arc<SharedRow>>,
@@ -33,7 +33,7 @@ impl Rows {
         (self.events, self.bytes)
     }
 
-    /// The frame of the first event of a process.
+    /// The frame of the first waiting event of a process.
     pub(super) fn first_frame_of(&self, peer: PeerKey) -> Option<u64> {
         let mut first = self.next;
         let mut rows = self.waiting.iter().map(|row| (row, mem::take(&mut first)));
@@ -72,7 +72,7 @@ impl Rows {
 }
 
 impl Consumer {
-    /// Takes a row, if its events may wait in one piece. A row that is not taken leaves no trace.
+    /// Takes a row if its events may wait in one piece. If not, nothing has changed.
     pub(in crate::exchange) fn put_row(
         &self,
         row: &Arc<SharedRow>,
@@ -98,8 +98,8 @@ impl Consumer {
 }
 
 impl State {
-    /// Counts the events of a row, unless they come before others that wait, their process has no credit for all of them,
-    /// or the subscription has ended.
+    /// Counts the events of a row. Returns false if they come before others that wait, if their process has not enough
+    /// credit, or if the subscription has ended.
     fn receive_row(&mut self, row: &SharedRow) -> bool {
         let lowest = self.rows.last_priority().or(self.queue.lowest_waiting());
         let is_next = lowest.is_none_or(|lowest| row.priority <= lowest) && !self.queue.holds_any();
@@ -109,7 +109,7 @@ impl State {
             && ledgers.is_some_and(|ledgers| ledgers.receive_row(row.from, row.cost))
     }
 
-    /// Puts the events of rows into the queue, before anything that looks at the events there or adds others.
+    /// Puts the events of rows into the queue. Call this before anything that looks at the events there or adds others.
     pub(super) fn dissolve_rows(&mut self) {
         while let Some(entry) = self.rows.pop() {
             if let Some(frame) = entry.source.frame() {

@@ -1,5 +1,5 @@
-//! The events of other processes that wait in the queue of a subscription, and, for each process, the frame up to which
-//! all were read.
+//! The events of other processes that wait in the queue of a subscription; and, for each process, the frame up to which
+//! all events were read.
 
 use std::collections::VecDeque;
 
@@ -9,16 +9,16 @@ use crate::qos::Reliability;
 
 struct Account {
     peer: PeerKey,
-    /// The first frame whose event waits, and all others, in their order.
+    /// The first frame whose event waits, and all others, in order.
     first: u64,
     others: VecDeque<u64>,
 }
 
-/// The accounts of the processes whose events wait. Those that wait in [rows](super::rows) are in no account.
+/// The accounts of the processes whose events wait. Events in [rows](super::rows) are in no account.
 #[derive(Default)]
 pub(super) struct Unread {
     accounts: Vec<Account>,
-    /// The processes that must hear when more has been read.
+    /// The processes that must be told when more has been read.
     awaiting: Vec<PeerKey>,
 }
 
@@ -32,7 +32,7 @@ impl Unread {
         self.place(peer).is_some()
     }
 
-    /// An event of a frame goes into the queue. Returns whether nothing of its process waited before.
+    /// Notes that the event of a frame enters the queue. Returns whether it is the only one of its process.
     pub(super) fn enter(&mut self, (peer, number): (PeerKey, u64)) -> bool {
         if let Some(place) = self.place(peer) {
             self.accounts[place].others.push_back(number);
@@ -46,7 +46,7 @@ impl Unread {
         true
     }
 
-    /// An event has left the queue. Returns whether its process must hear that more has been read.
+    /// Notes that an event has left the queue. Returns whether its process must be told that more has been read.
     pub(super) fn leave(&mut self, (peer, number): (PeerKey, u64)) -> bool {
         let Some(place) = self.place(peer) else {
             return self.stop_awaiting(peer);
@@ -66,25 +66,25 @@ impl Unread {
         self.stop_awaiting(peer)
     }
 
-    /// Whether a process was to hear when more has been read. It hears once.
+    /// Whether a process must be told that more has been read. It is told once.
     fn stop_awaiting(&mut self, peer: PeerKey) -> bool {
         let place = self.awaiting.iter().position(|it| *it == peer);
         place.is_some_and(|place| self.awaiting.swap_remove(place) == peer)
     }
 
-    /// The first frame of a process whose event waits, in an account.
+    /// The first frame of a process whose event waits, by its account.
     fn first_frame_of(&self, peer: PeerKey) -> Option<u64> {
         self.place(peer).map(|place| self.accounts[place].first)
     }
 
-    /// A process must hear when more has been read.
+    /// Has a process told when more has been read.
     fn await_more(&mut self, peer: PeerKey) {
         if !self.awaiting.contains(&peer) {
             self.awaiting.push(peer);
         }
     }
 
-    /// A process is gone.
+    /// Forgets a process that is gone.
     pub(super) fn forget(&mut self, peer: PeerKey) {
         self.accounts.retain(|it| it.peer != peer);
         self.stop_awaiting(peer);
@@ -92,8 +92,8 @@ impl Unread {
 }
 
 impl Consumer {
-    /// The last frame of a process up to which all events have left the queue; `None` if no event of it waits. The process is
-    /// to hear when more have left.
+    /// The last frame of a process up to which all events have left the queue; `None` if none of its events waits. The
+    /// process will be told when more have left.
     pub(in crate::exchange) fn read_up_to(&self, peer: PeerKey) -> Option<u64> {
         let mut state = self.state.lock();
         let first = state.unread.first_frame_of(peer);
@@ -104,7 +104,7 @@ impl Consumer {
 }
 
 impl State {
-    /// An event leaves the queue.
+    /// Notes that an event leaves the queue.
     pub(super) fn leave(&mut self, entry: &Entry, aftermath: &mut Aftermath) {
         if let Some(frame) = entry.source.frame()
             && self.unread.leave(frame)
@@ -115,8 +115,8 @@ impl State {
 }
 
 impl Entry {
-    /// The agent has moved and does not take the event, so the publisher gets it back. A publisher's receipt, if there
-    /// is one, says so.
+    /// Gives an event back to its publisher, because the agent has moved and does not take it. If the publisher has a
+    /// receipt, that says so.
     pub(super) fn go_back(self, aftermath: &mut Aftermath) {
         match self.source {
             Source::There(peer, number, None) if number > 0 => {

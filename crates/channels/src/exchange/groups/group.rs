@@ -17,21 +17,22 @@ use crate::path::ChannelPath;
 use crate::pattern::ChannelPattern;
 use crate::queue::{Loss, QueueTerms, SubscriptionQueue};
 
-/// How much a group holds here, with the events that members have.
+/// The most that a group holds here, including the events that members have.
 const MOST: QueueLimits = QueueLimits {
     events: 16_384,
     bytes: 8 << 20,
 };
-/// A group may hold this much even if all groups together hold too much.
+/// The amount that a group may hold even if all groups together hold too much.
 const AT_LEAST: QueueLimits = QueueLimits {
     events: 64,
     bytes: 64 << 10,
 };
-/// How often an event comes back before it is given up. An event that ends each agent that takes it must not end all.
+/// How often an event may come back before it is given up, so that an event that ends each agent that takes it does not
+/// end all.
 const MOST_TRIES: u32 = 8;
-/// The most events that are looked at for one that a free member may have.
+/// The most waiting events that are searched for one that a free member may have.
 const MOST_PARKED: usize = 64;
-/// The same with the sealed events that wait for the key of a member.
+/// As [`MOST_PARKED`], including the sealed events that wait for the key of a member.
 const MOST_PARKED_SEALED: usize = 1024;
 
 /// The key of a group: its name, and the pattern and filter of its members' subscriptions.
@@ -42,7 +43,7 @@ pub(in crate::exchange) struct GroupKey {
     pub(in crate::exchange) filter: String,
 }
 
-/// Events of a group that have ended.
+/// The events of a group that have ended.
 pub(super) type Over = Vec<(Held, Fate)>;
 
 /// Whether an agent may read a channel.
@@ -52,15 +53,15 @@ pub(super) struct Member {
     pub(super) agent: Arc<str>,
     /// How many events the member has at a time.
     pub(super) prefetch: usize,
-    /// The member's subscription with its credit, if the member is in another process.
+    /// For a member in another process: its subscription, with its credit.
     pub(super) remote: Option<Arc<RemoteSubscription>>,
-    /// The events that the member has, by their number.
+    /// The events that the member has, by number.
     has: BTreeMap<u64, Held>,
-    /// When the member last got an event, as a number among all events.
+    /// The number of the event that the member got last.
     turn: u64,
-    /// The member is about to leave, and gets nothing more.
+    /// Whether the member is about to leave, and gets nothing more.
     is_closed: bool,
-    /// Sealed events wait until its key is known.
+    /// Whether sealed events wait until the member's key is known.
     lacks_key: bool,
 }
 
@@ -96,22 +97,22 @@ impl Member {
 pub(super) struct Group {
     pub(super) key: GroupKey,
     pub(super) filter: Option<ChannelFilter>,
-    /// The process of its first member; `None` is this one.
+    /// The process of the first member; `None` is this process.
     pub(super) opened_by: Option<u32>,
     members: BTreeMap<MemberKey, Member>,
-    /// The members that may get one more, the least busy first, and of those the one that has waited longest.
+    /// The members that may get one more event: the least busy first, and among equals the one that has waited longest.
     free: BTreeSet<(usize, u64, MemberKey)>,
-    /// Events that came back, and events that no free member may have. They go first.
+    /// Events that came back, and events that no free member may have. They are given first.
     first: VecDeque<Held>,
     waiting: SubscriptionQueue<Held>,
-    /// All events held, those that members have included.
+    /// The number of held events, including those that members have.
     events: usize,
     bytes: usize,
     /// The gate at which publishers wait for room.
     pub(super) gate: Arc<Gate>,
-    /// The time since which publishers have waited for room and found none.
+    /// The time since which publishers have found no room.
     stalled_since: Option<Duration>,
-    /// The time since which it has had no members.
+    /// The time since which the group has had no members.
     empty_since: Option<Duration>,
 }
 
@@ -121,7 +122,7 @@ impl Group {
         filter: Option<ChannelFilter>,
         opened_by: Option<u32>,
     ) -> Self {
-        // Room is checked before, for all that is held together.
+        // The caller has checked the room, for everything that is held together.
         let unlimited = QueueLimits {
             events: usize::MAX,
             bytes: usize::MAX,
@@ -152,7 +153,7 @@ impl Group {
         self.members.is_empty() && self.events == 0
     }
 
-    /// Whether it holds events that perhaps no member may have, or the key of a member must be tried again.
+    /// Whether the group holds events that perhaps no member may have, or must try the key of a member again.
     pub(super) fn needs_care(&self) -> bool {
         let may_strand = self.members.is_empty() || !self.first.is_empty();
         (self.events > 0 && may_strand) || self.members.values().any(|it| it.lacks_key)
@@ -162,7 +163,7 @@ impl Group {
         self.members.iter().map(|(key, member)| (*key, member))
     }
 
-    /// Whether events on a channel are for this group: a member may read the channel, or one may come back.
+    /// Whether the group takes events on a channel: a member may read the channel, or a member may come back.
     pub(super) fn takes(&self, channel: &ChannelPath, may: May<'_>) -> bool {
         let mut members = self.members.values();
         self.members.is_empty() || members.any(|member| may(&member.agent, channel))
@@ -174,7 +175,7 @@ impl Group {
         self.events == 0 || is_within
     }
 
-    /// A publisher finds no room. Returns the time since which there has been none.
+    /// Notes that a publisher finds no room. Returns the time since which there has been none.
     pub(super) fn stall(&mut self, now: Duration) -> Duration {
         *self.stalled_since.get_or_insert(now)
     }
@@ -187,7 +188,7 @@ impl Group {
         self.empty_since = None;
     }
 
-    /// Gives nothing more to a member that is about to leave.
+    /// Gives nothing more to a member, because it is about to leave.
     pub(super) fn close(&mut self, key: MemberKey) {
         if let Some(member) = self.members.get_mut(&key) {
             self.free.remove(&(member.has.len(), member.turn, key));
@@ -195,19 +196,19 @@ impl Group {
         }
     }
 
-    /// A member is gone. It may have had its events, so they are marked.
+    /// Removes a member that is gone. It may have handled its events, so they are marked.
     pub(super) fn leave(&mut self, key: MemberKey, over: &mut Over) {
         self.close(key);
         let Some(member) = self.members.remove(&key) else {
             return;
         };
-        // The next member has the oldest of them first.
+        // The next member gets the oldest of them first.
         for held in member.has.into_values().rev() {
             self.take_back(held, None, true, None, over);
         }
     }
 
-    /// Whether a member has events.
+    /// Whether a member has events that it has not handled.
     pub(super) fn is_busy(&self, key: MemberKey) -> bool {
         let member = self.members.get(&key);
         member.is_some_and(|member| !member.has.is_empty())
@@ -228,7 +229,7 @@ impl Group {
         changed
     }
 
-    /// The least busy member for an event that is not held.
+    /// The least busy member, for an event that is not held.
     pub(super) fn least_busy(&self, channel: &ChannelPath, may: May<'_>) -> Option<MemberKey> {
         let members = self.members.iter();
         members
@@ -237,7 +238,7 @@ impl Group {
             .map(|(key, _)| *key)
     }
 
-    /// A member gets an event that is not held.
+    /// Notes that a member gets an event that is not held.
     pub(super) fn take_turn(&mut self, key: MemberKey, turn: u64) {
         self.change(key, |member| {
             member.turn = turn;
@@ -259,7 +260,7 @@ impl Group {
         }
     }
 
-    /// When the group changes next without an event or a member that comes or goes.
+    /// When the group changes next, if no event or member comes or goes.
     pub(super) fn next_change(&self) -> Option<Moment> {
         self.waiting.next_change()
     }
@@ -336,14 +337,14 @@ impl Group {
         self.members.get_mut(&key)?.has.get_mut(&number)
     }
 
-    /// A member has handled an event.
+    /// Ends an event that a member has handled.
     pub(super) fn handled(&mut self, key: MemberKey, number: u64, over: &mut Over) {
         if let Some(held) = self.change(key, |member| member.has.remove(&number)) {
             self.end(held, Fate::Handled, over);
         }
     }
 
-    /// A member does not take an event.
+    /// Takes back an event that a member does not take.
     pub(super) fn returned(
         &mut self,
         key: MemberKey,
@@ -357,7 +358,7 @@ impl Group {
         }
     }
 
-    /// A member cannot read a sealed event now. The event waits for another member, or until this one can.
+    /// Takes back a sealed event that a member cannot read now. It waits for another member, or until this one can read it.
     pub(super) fn postpone(&mut self, key: MemberKey, number: u64, reason: UndeliverableReason) {
         let held = self.change(key, |member| {
             member.lacks_key = true;
@@ -369,8 +370,8 @@ impl Group {
         }
     }
 
-    /// A member could not open a sealed event. The event goes to another one, or, if no other may have it, to it again: it
-    /// joins the readers anew.
+    /// Takes back a sealed event that a member could not open. It goes to another member. If no other may have it, it
+    /// goes to the same one again, which joins the readers anew.
     pub(super) fn not_opened(
         &mut self,
         key: MemberKey,
@@ -385,7 +386,7 @@ impl Group {
         }
     }
 
-    /// The keys of these members may be known now. Returns whether there is such a member.
+    /// Tries the keys of these members again. Returns whether one of them lacked its key.
     pub(super) fn try_keys(&mut self, is_meant: impl Fn(&str) -> bool) -> bool {
         let members = self.members.values_mut();
         let mut meant = members.filter(|it| it.lacks_key && is_meant(&it.agent));
@@ -397,7 +398,7 @@ impl Group {
         is_any
     }
 
-    /// An event that nobody can get.
+    /// Gives up an event that no member can get.
     pub(super) fn give_up(
         &mut self,
         key: MemberKey,
@@ -439,8 +440,8 @@ impl Group {
         over.push((held, fate));
     }
 
-    /// Lets events return to members that could not open them, if no other member may have them. Gives up the events that no
-    /// member may have for this time.
+    /// Lets events return to members that could not open them, if no other member may have them. Gives up the events
+    /// that no member has been allowed to have for as long as `patience`.
     pub(super) fn care(&mut self, now: Now, patience: Duration, may: May<'_>, over: &mut Over) {
         self.expire(now.moment, over);
         let time = now.since_start;
@@ -458,7 +459,7 @@ impl Group {
                 false => Some(held.stranded_since.unwrap_or(time)),
             };
         }
-        // Those that lack a key are tried again.
+        // The members that lack a key are tried again.
         self.try_keys(|_| true);
         let is_long = |since: Duration| since + patience <= time;
         let mut given_up: Vec<Held> = Vec::new();
@@ -476,7 +477,7 @@ impl Group {
         }
     }
 
-    /// Why an event comes back to its publisher.
+    /// The reason why an event comes back to its publisher.
     pub(super) fn not_handled(&self) -> UndeliverableReason {
         UndeliverableReason::Refused {
             reason: RefusalReason::OverLimit,

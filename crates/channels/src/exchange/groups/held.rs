@@ -18,15 +18,15 @@ pub(in crate::exchange) struct Held {
     pub(in crate::exchange) publisher: Arc<str>,
     pub(in crate::exchange) receipt: Option<Arc<Receipt>>,
     pub(in crate::exchange) cost: usize,
-    /// How often it came back.
+    /// How often the event came back.
     pub(super) tries: u32,
-    /// The member it came back from.
+    /// The member that the event came back from.
     pub(super) refused_by: Option<MemberKey>,
-    /// That member may have it again if no other one may.
+    /// Whether that member may have the event again if no other member may have it.
     pub(super) may_return: bool,
-    /// Why it came back.
+    /// Why the event came back.
     pub(in crate::exchange) reason: Option<UndeliverableReason>,
-    /// Since when no member may have it, busy or not.
+    /// The time since which no member may have the event, busy or not.
     pub(super) stranded_since: Option<Duration>,
 }
 

@@ -1,10 +1,10 @@
 //! Queue groups: subscriptions that share events. Each event goes to one member of the group.
 //!
-//! All subscriptions of one name, pattern and filter are a group, even in different processes. The process of the
-//! publisher holds an event of a group until a member has handled it. The process gives the event to the least busy
-//! member: the member that has the fewest of its events. If the member leaves or is lost before it has handled the
-//! event, another member gets the event, marked. A member has few events at a time. So an event waits here, where any
-//! member can get it, and not behind a slow member.
+//! All subscriptions of one name, pattern and filter are a group, also across processes. The publisher's process holds
+//! each event of a group until a member has handled it. It gives the event to the least busy member: the one that has
+//! the fewest of its events. If that member leaves or is lost before it has handled the event, another member gets the
+//! event, marked. A member has few events at a time, so that an event waits here, where any member can get it, and not
+//! behind a slow member.
 //!
 //! The held events are bounded for each group and for all groups together. Publishers wait for room.
 
@@ -31,11 +31,11 @@ use group::{Group, Member, Over};
 pub(super) use group::{GroupKey, May};
 pub(super) use held::{Fate, Held};
 
-/// The groups that a process knows.
+/// The most groups that a process knows.
 pub(super) const MOST_GROUPS: usize = 1024;
-/// The bytes that all groups together may hold before each may hold only a little.
+/// The bytes that all groups together may hold. Beyond it, each may hold only a little.
 const MOST_BYTES: usize = 64 << 20;
-/// Between two looks for events that no member may have.
+/// The time between two searches for events that no member may have.
 const CARE: Duration = Duration::from_secs(1);
 
 /// The queue groups whose members this process knows.
@@ -46,7 +46,7 @@ pub(super) struct Groups {
     by_key: HashMap<GroupKey, u32>,
     of_member: HashMap<MemberKey, u32>,
     index: PatternIndex<u32>,
-    /// Groups in which a free member and an event may have met.
+    /// Groups that may have both a free member and an event for it.
     unserved: BTreeSet<u32>,
     over: Over,
     bytes: usize,
@@ -56,7 +56,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// A subscription joins its group.
+    /// Adds a subscription to its group.
     ///
     /// # Errors
     /// If there are too many groups.
@@ -98,21 +98,21 @@ impl Groups {
         })
     }
 
-    /// Gives nothing more to a member that is about to leave.
+    /// Gives nothing more to a member, because it is about to leave.
     pub(super) fn close(&mut self, member: MemberKey) {
         if let Some(group) = self.group_of(member) {
             group.close(member);
         }
     }
 
-    /// A member is gone.
+    /// Removes a member that is gone.
     pub(super) fn leave(&mut self, member: MemberKey) {
         if let Some(id) = self.of_member.remove(&member) {
             self.change(id, |group, over| group.leave(member, over));
         }
     }
 
-    /// A process is gone, with all its members. Nothing is given to any of them in between.
+    /// Removes all members of a process that is gone. Nothing is given to any of them in between.
     pub(super) fn leave_all(&mut self, process: u32) {
         let members = self.of_member.keys();
         let mut members: Vec<MemberKey> = members
@@ -134,7 +134,7 @@ impl Groups {
         })
     }
 
-    /// A member may have room again.
+    /// Notes that a member may have room again.
     pub(super) fn look_at(&mut self, member: MemberKey) {
         if let Some(id) = self.of_member.get(&member) {
             self.unserved.insert(*id);
@@ -145,7 +145,7 @@ impl Groups {
         self.groups.get_mut(self.of_member.get(&member)?)
     }
 
-    /// The groups that events on a channel are for.
+    /// The groups that take events on a channel.
     pub(super) fn matching(&self, channel: &ChannelPath, may: May<'_>) -> Vec<u32> {
         let mut matching = Vec::new();
         self.index.for_each_match(channel, |id| {
@@ -162,8 +162,8 @@ impl Groups {
         self.groups.get(&id)?.filter.as_ref()
     }
 
-    /// The processes that may pay for the filter of a group: the one that opened it, and those of its members. So a
-    /// stranger who opened the group of others takes nothing from them. `None` is this process.
+    /// The processes that may pay for the filter of a group: the process that opened it, and the processes of its
+    /// members. A stranger that opened the group of others thus takes nothing from them. `None` is this process.
     pub(super) fn payers(&self, id: u32) -> impl Iterator<Item = Option<u32>> {
         let group = self.groups.get(&id).into_iter();
         group.flat_map(|group| {
@@ -177,7 +177,7 @@ impl Groups {
         group.flat_map(|group| group.members().map(|(key, _)| key))
     }
 
-    /// Whether a member is in another process, so that the message must be encoded.
+    /// Whether the group has a member in another process, so that a message must be encoded.
     pub(super) fn reaches_far(&self, id: u32) -> bool {
         self.members(id).any(|(process, _)| process.is_some())
     }
@@ -192,7 +192,7 @@ impl Groups {
         self.groups.get(&id)?.least_busy(channel, may)
     }
 
-    /// A member gets an event that is not held.
+    /// Notes that a member gets an event that is not held.
     pub(super) fn take_turn(&mut self, member: MemberKey) {
         self.given += 1;
         let turn = self.given;
@@ -201,7 +201,7 @@ impl Groups {
         }
     }
 
-    /// Whether there is room for an event of this size. If not, the gate to wait at.
+    /// Checks that there is room for an event of this size. If not, returns the gate to wait at.
     pub(super) fn room(
         &mut self,
         id: u32,
@@ -222,7 +222,7 @@ impl Groups {
         Some((room, gate))
     }
 
-    /// An event waits for a member.
+    /// Holds an event until a member gets it.
     pub(super) fn hold(&mut self, id: u32, held: Held, size: usize, now: Moment) {
         self.bytes += held.cost;
         match self.groups.get_mut(&id) {
@@ -234,12 +234,12 @@ impl Groups {
         }
     }
 
-    /// Why a group does not take an event.
+    /// The reason why a group does not take an event.
     pub(super) fn not_handled(&self, id: u32) -> Option<UndeliverableReason> {
         self.groups.get(&id).map(Group::not_handled)
     }
 
-    /// A group to be served.
+    /// The next group that must be served.
     pub(super) fn next_to_serve(&mut self) -> Option<u32> {
         self.unserved.pop_first()
     }
@@ -263,40 +263,40 @@ impl Groups {
         group.held(share.member, share.event)
     }
 
-    /// The receipt of an event that a member's process has.
+    /// Takes the receipt of an event that a member's process has.
     pub(super) fn take_receipt(&mut self, share: Share) -> Option<Arc<Receipt>> {
         self.held(share)?.receipt.take()
     }
 
-    /// A member has handled an event.
+    /// Ends an event that a member has handled.
     pub(super) fn handled(&mut self, share: Share) {
         self.change(share.group, |group, over| {
             group.handled(share.member, share.event, over);
         });
     }
 
-    /// A member does not take an event.
+    /// Takes back an event that a member does not take.
     pub(super) fn returned(&mut self, share: Share, reason: Option<UndeliverableReason>) {
         self.change(share.group, |group, over| {
             group.returned(share.member, share.event, reason, over);
         });
     }
 
-    /// A member cannot read a sealed event now.
+    /// Takes back a sealed event that a member cannot read now.
     pub(super) fn postpone(&mut self, share: Share, reason: UndeliverableReason) {
         self.change(share.group, |group, _| {
             group.postpone(share.member, share.event, reason);
         });
     }
 
-    /// A member could not open a sealed event.
+    /// Takes back a sealed event that a member could not open.
     pub(super) fn not_opened(&mut self, share: Share, reason: UndeliverableReason) {
         self.change(share.group, |group, over| {
             group.not_opened(share.member, share.event, reason, over);
         });
     }
 
-    /// The keys of these agents may be known now.
+    /// Tries the keys of these agents again, which may be known now.
     pub(super) fn try_keys(&mut self, is_meant: impl Fn(&str) -> bool) {
         for (id, group) in &mut self.groups {
             if group.try_keys(&is_meant) {
@@ -305,7 +305,7 @@ impl Groups {
         }
     }
 
-    /// Nobody can get an event.
+    /// Gives up an event that nobody can get.
     pub(super) fn give_up(&mut self, share: Share, reason: UndeliverableReason) {
         self.change(share.group, |group, over| {
             group.give_up(share.member, share.event, reason, over);
@@ -331,7 +331,7 @@ impl Groups {
         self.unserved.extend(waiting.map(|(id, _)| *id));
     }
 
-    /// A group was served. Returns when to look for events that no member may have, if it holds such events.
+    /// Notes that a group was served. If it holds events that no member may have, returns when to look for them.
     pub(super) fn was_served(&mut self, id: u32, now: Duration) -> Option<Duration> {
         if self.groups.get(&id).is_some_and(Group::needs_care) {
             return Some(*self.care_at.get_or_insert(now + CARE));
@@ -344,7 +344,7 @@ impl Groups {
         self.care_at
     }
 
-    /// Time has passed: gives up events that no member may have for too long.
+    /// Gives up events that no member has been allowed to have for too long.
     pub(super) fn care(&mut self, now: Now, patience: Duration, may: May<'_>) {
         if self.care_at.is_none_or(|at| at > now.since_start) {
             return;
@@ -367,7 +367,7 @@ impl Groups {
         over
     }
 
-    /// Forgets a group that holds nothing for nobody. Returns its pattern then.
+    /// Forgets a group that has no members and holds nothing. Returns its pattern then.
     pub(super) fn forget_if_over(&mut self, id: u32) -> Option<ChannelPattern> {
         let group = self.groups.get(&id).filter(|group| group.is_over())?;
         let key = group.key.clone();
@@ -378,7 +378,7 @@ impl Groups {
         Some(key.pattern)
     }
 
-    /// The bytes that are held for all groups.
+    /// The bytes held for all groups.
     #[cfg(test)]
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes

@@ -1,4 +1,4 @@
-//! Filters that cost much: they cost the process that has them, and take nothing from others.
+//! Costly filters: they cost the process that has them, and take nothing from others.
 
 use sealbus_seal::permission::Policy;
 
@@ -9,7 +9,7 @@ fn dates() -> SubscriptionOptions {
     SubscriptionOptions::new(ChannelPattern::new("/dates").unwrap())
 }
 
-/// A filter that everything passes, at a cost below the limit. Six of them cost more than publishers take of a process.
+/// A filter that every event passes, at a cost below the limit. Six of them cost more than publishers spend on a process.
 fn costly() -> String {
     let numbers: Vec<String> = (0..80).map(|it| it.to_string()).collect();
     let list = format!("[{}]", numbers.join(","));
@@ -27,7 +27,7 @@ fn subscribe(
     scene.exchanges[at].subscribe(&agent, options, now).unwrap()
 }
 
-/// This many subscriptions of the second process.
+/// Subscribes this many times in the second process.
 fn subscribe_all(
     scene: &mut Scene,
     count: usize,
@@ -46,13 +46,13 @@ fn errors(consumer: &Consumer) -> u64 {
     consumer.counts().2.filter_errors
 }
 
-/// The filter errors that publishers of the first process have counted.
+/// The number of filter errors that publishers of the first process have counted.
 fn counted(scene: &mut Scene) -> u64 {
     let reports = scene.exchanges[0].channel_reports();
     reports.iter().map(|it| it.filter_errors).sum()
 }
 
-/// The subscriptions of the second process that the first one knows, and their different filters.
+/// The number of subscriptions of the second process that the first one knows, and of their different filters.
 fn known(scene: &Scene) -> (usize, usize) {
     let mut peers = scene.exchanges[0].peers.values();
     let peer = peers.next().unwrap();
@@ -83,7 +83,7 @@ fn costly_groups_of_one_process_take_nothing_from_other_groups() {
     scene.carry(0, 2);
     assert_eq!(other.counts().0, 1);
     assert_eq!(joined.counts().0 + worker.counts().0, 1);
-    // The last of the stranger's groups is over the limit, and the stranger hears of it.
+    // The last of the stranger's groups is over the limit, and the stranger is told.
     assert_eq!(waiting(&strangers), [1, 1, 1, 1, 1, 1, 0]);
     assert_eq!((errors(&strangers[6]), counted(&mut scene)), (1, 1));
 }
@@ -105,7 +105,7 @@ fn a_process_evaluates_its_costly_filters_itself_when_an_event_is_kept() {
     assert!(matches!(published, Ok(Attempt::Done(reach)) if reach.processes == 1));
     scene.carry(0, 1);
     assert_eq!(waiting(&all), [1; 40]);
-    // The last one gets the event from the log.
+    // The last subscription gets the event from the log.
     assert_eq!((picky.counts().0, reader.counts().0), (0, 0));
     assert_eq!(counted(&mut scene), 0);
     assert!(all.iter().all(|it| errors(it) == 0));
@@ -141,7 +141,7 @@ fn a_process_evaluates_its_costly_filters_itself_when_it_is_asked() {
     assert_eq!(waiting(&all), [1; 40]);
     assert_eq!(picky.counts().0, 0);
     assert_eq!(counted(&mut scene), 0);
-    // Nobody waits for an answer of the one whose filter it does not pass.
+    // Nobody waits for an answer of the agent whose filter the request does not pass.
     let asking = &scene.exchanges[0].asking[&asked.id];
     assert_eq!(asking.declined, [Arc::<str>::from("picky@factory")]);
     assert_eq!(asking.awaiting.len(), 40);
@@ -156,7 +156,7 @@ fn a_costly_filter_is_evaluated_a_few_times_when_its_agent_moves_away() {
     for _ in 0..9 {
         assert!(!scene.waits());
     }
-    // The events are on their way, in frames that name no subscription.
+    // The events are under way, in frames that name no subscription.
     assert_eq!(scene.send(0, 1).len(), 9);
     let (mover, now) = (&all[0], scene.now());
     scene.exchanges[1].set_resting(&mover.agent, true);
@@ -178,7 +178,7 @@ fn the_filters_of_one_process_are_shared_and_have_limited_room() {
     };
     subscribe_all(&mut scene, 5, &large(1));
     let second = subscribe(&mut scene, 1, "second", large(2));
-    // There is room for the patterns of two.
+    // There is room for the patterns of two filters.
     subscribe(&mut scene, 1, "third", large(3));
     assert!(scene.waits());
     scene.carry(0, 1);

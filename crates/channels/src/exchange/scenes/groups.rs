@@ -1,4 +1,4 @@
-//! Queue groups: which member gets an event, and the fate of an event that no member handles.
+//! Queue groups: which member gets an event, and what becomes of an event that no member handles.
 
 use super::*;
 
@@ -11,7 +11,7 @@ impl Scene {
         self.exchanges[at].subscribe(&agent, options, now).unwrap()
     }
 
-    /// The marks of the events that a member takes.
+    /// Takes a member's events. Returns their marks.
     pub(super) fn take_marks(&mut self, at: usize, consumer: &Consumer) -> Vec<bool> {
         let now = self.now();
         let mut aftermath = Aftermath::default();
@@ -46,7 +46,7 @@ fn events_go_to_whoever_has_none() {
         scene.reaches(0);
         scene.carry(0, 1);
     }
-    // Each has one. The others wait for the one that asks for more.
+    // Each member has one event. The others wait for the member that asks for more.
     assert_eq!((here.counts().0, there.counts().0), (1, 1));
     let mut taken = Vec::new();
     for _ in 0..40 {
@@ -137,7 +137,7 @@ fn a_group_that_handles_nothing_holds_up_nobody_for_ever() {
     }
     assert!(published > 1000, "{published}");
     scene.pass(Duration::from_secs(31));
-    // Others get the next event, and its publisher hears that the group does not.
+    // Other subscriptions get the next event, and its publisher learns that the group does not.
     scene.reaches(0);
     assert_eq!((scene.take(0, &plain, 9), scene.failures()), (1, 1));
     assert_eq!(scene.take_marks(0, &member), [false]);
@@ -164,19 +164,19 @@ fn a_publisher_that_leaves_knows_which_events_nobody_has() {
     assert!(scene.waits());
     scene.carry(0, 1);
     scene.reaches(0);
-    // It is on its way.
+    // The event is under way.
     let process = &scene.identities[1];
     let under_way = vec![(format!("1 event on /dates for {process}"), true)];
     assert_eq!(left(&scene), under_way);
     scene.pass(Duration::from_secs(2));
     assert_eq!(left(&scene), []);
-    // The member has one, and has not handled it. Two others wait for it.
+    // The member has one event, and has not handled it. Two others wait for the member.
     scene.reaches(0);
     scene.reaches(0);
     scene.pass(Duration::from_secs(2));
     assert_eq!(left(&scene), waits(2, true));
     assert_eq!(scene.exchanges[0].undelivered("other@factory"), []);
-    // It takes the first one, and asks for the next.
+    // The member takes the first event, and asks for the next one.
     for _ in 0..2 {
         scene.take_marks(1, &member);
         scene.pass(Duration::from_secs(2));
@@ -184,6 +184,6 @@ fn a_publisher_that_leaves_knows_which_events_nobody_has() {
     assert_eq!(left(&scene), waits(1, true));
     scene.leave(1, &member);
     scene.pass(Duration::from_secs(2));
-    // The member's event comes back, and nobody is there to get it.
+    // The member's event comes back, and no member is there to get it.
     assert_eq!(left(&scene), waits(2, false));
 }

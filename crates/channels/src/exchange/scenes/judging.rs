@@ -1,4 +1,4 @@
-//! Events that are alike to the one before them. The answer for that one holds for them only as long as it is so.
+//! Events that are like the event before them. The answer for that one holds only as long as they are.
 
 use sealbus_seal::permission::Policy;
 
@@ -18,7 +18,7 @@ fn with_events(count: usize) -> (Scene, Arc<Consumer>, Vec<LostFrame>) {
     (scene, consumer, frames)
 }
 
-/// The reasons for which the second process has refused something.
+/// The reasons for which the second process has refused events.
 fn refusals(scene: &mut Scene) -> Vec<RefusalReason> {
     let reason = |outcome| match outcome {
         Outcome::Refused { reason, .. } => Some(reason),
@@ -53,7 +53,7 @@ fn a_right_that_is_taken_away_ends_with_the_next_event() {
     assert_eq!(scene.take(1, &consumer, 10), 3);
 }
 
-/// The frame with another sender of its message. The name is as long.
+/// The same frame with another sender in its message. The name has the same length.
 fn forged(frame: &LostFrame) -> LostFrame {
     let mut payload = frame.payload.to_vec();
     let name = b"publisher@factory";
@@ -72,7 +72,7 @@ fn a_forged_sender_among_events_that_are_alike_is_refused() {
     for (place, frame) in frames.into_iter().enumerate() {
         let frame = match place {
             1 | 2 | 5 => forged(&frame),
-            // The next one is alike to it, and nobody looked at its sender.
+            // The next message is like this one, whose sender nobody checked.
             4 => {
                 let forged = forged(&frame);
                 LostFrame {
@@ -80,7 +80,7 @@ fn a_forged_sender_among_events_that_are_alike_is_refused() {
                     ..forged
                 }
             }
-            // Another agent says word for word what the publisher said.
+            // Another agent sends exactly the bytes that the publisher sent.
             7 => LostFrame {
                 sender: Some("mallory@factory".into()),
                 ..frame

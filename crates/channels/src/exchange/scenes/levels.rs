@@ -1,4 +1,4 @@
-//! Security levels of single channels and messages: what must be signed is not taken without a proof.
+//! Security levels of single channels and messages: an event that must be signed is not taken without a proof.
 
 use super::*;
 
@@ -9,9 +9,9 @@ fn what_must_be_signed_is_not_taken_without_a_proof() {
     for (qos, is_declared, is_taken) in [
         (Qos::default(), false, true),
         ("level=auth".parse().unwrap(), false, true),
-        // The publisher asked for it.
+        // The publisher asked for the level.
         ("level=signed".parse().unwrap(), false, false),
-        // The platform demands it, and the publisher says nothing of it, or less.
+        // The platform demands the level, and the publisher does not mention it, or asks for less.
         (Qos::default(), true, false),
         ("level=auth".parse().unwrap(), true, false),
     ] {
@@ -41,7 +41,7 @@ fn what_must_be_signed_is_not_taken_without_a_proof() {
     }
 }
 
-/// The reason that a publisher is told for its lost event.
+/// The reason that a publisher gets for its lost event.
 fn why(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Failed { reason, .. } => Some(reason.to_string()),

@@ -1,4 +1,4 @@
-//! The subscriber of an event moves away: the subscriber has the event, or its publisher gets it back, once.
+//! The subscriber of an event moves away. Either the subscriber has the event, or its publisher gets it back, once.
 
 use super::*;
 use crate::flow::QueueLimits;
@@ -44,7 +44,7 @@ impl Scene {
         outcomes.iter().filter(is_return).count()
     }
 
-    /// The events that the publisher's process holds for agents of the other one.
+    /// The number of events that the publisher's process holds for agents of the other one.
     fn unread(&self) -> usize {
         let mut peers = self.exchanges[0].peers.values();
         peers.next().unwrap().outgoing.unread_size().0
@@ -247,6 +247,6 @@ fn what_a_former_place_gets_among_costly_filters_is_paid_for() {
     scene.rest(&former.unwrap(), 1);
     scene.subscribe_as(2, "mover");
     scene.pass(Duration::from_secs(1));
-    // The frames to the former place name no subscription. The publisher waits before they are more than it may get.
+    // The frames to the former place name no subscription. The publisher waits before they exceed its credit.
     assert!((0..100).any(|_| scene.waits()));
 }

@@ -1,9 +1,9 @@
-//! Frames that come back from the transport: they are taken once and in order all the same, or reported.
+//! Frames that come back from the transport: even so they are taken once and in order, or reported.
 
 use super::*;
 
 impl Scene {
-    /// Frames come back to one process that the other has not taken, as far as the transport knows.
+    /// Gives frames back to one process that the other one has not taken, as far as the transport knows.
     fn come_back(&mut self, from: usize, to: usize, frames: &[LostFrame]) {
         let now = self.now();
         self.exchanges[from].frames_lost(&self.identities[to], frames, now);
@@ -121,7 +121,7 @@ fn what_overtook_its_hello_is_sent_again() {
     assert_eq!(kept(&scene.exchanges[0]), 0);
 }
 
-/// How many frames an exchange keeps for others.
+/// The number of frames that an exchange keeps for others.
 fn kept(exchange: &Exchange) -> usize {
     let peers = exchange.peers.values();
     peers.map(|peer| peer.outgoing.size().0).sum()

@@ -1,4 +1,4 @@
-//! Events that come together go into the queues in one go, and nobody can tell.
+//! Events that come together go into the queues in one go, and no reader can tell.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
@@ -39,7 +39,7 @@ impl Scene {
         numbers
     }
 
-    /// The frames that the first process keeps until they are acknowledged, and then until their events are read.
+    /// The number of frames that the first process keeps until they are acknowledged, and then until their events are read.
     fn kept(&self) -> (usize, usize) {
         let index = self.exchanges[0].index_of(&self.identities[1]).unwrap();
         let peer = self.exchanges[0].peers.get(index).unwrap();
@@ -88,7 +88,7 @@ fn a_reader_is_woken_once_for_events_that_come_together() {
     assert_eq!(scene.take(1, &consumer, 100), 60);
 }
 
-/// An acknowledgement says which events wait for their agents. Those of its own read are among them.
+/// An acknowledgement names the events that wait for their agents. Those in a row are among them.
 #[test]
 fn events_that_come_together_count_as_unread_until_they_are_read() {
     let mut scene = Scene::new(2);
@@ -111,8 +111,8 @@ fn events_that_come_together_count_as_unread_until_they_are_read() {
     assert_eq!(scene.kept(), (0, 0));
 }
 
-/// The effects of rows between events of other priorities and events whose time is limited: the numbers that a subscription
-/// gets, and the frames that the publisher's process keeps on the way.
+/// The effects of rows between events of other priorities and events with a limited time: the numbers that a
+/// subscription gets, and the frames that the publisher's process keeps meanwhile.
 fn mixed(is_together: bool) -> (Vec<u64>, Vec<(usize, usize)>) {
     let mut scene = Scene::new(2);
     let consumer = scene.subscribe(1, "/dates");
@@ -201,8 +201,8 @@ fn events_that_came_together_go_back_when_their_agent_moves() {
     }
 }
 
-/// The effects of far more events than a process has credit for: those that each subscription gets, the frames that are
-/// refused, and the number of refusals in the log.
+/// The effects of far more events than a process has credit for: the events that each subscription gets, the frames
+/// that are refused, and the number of refusals in the log.
 fn effects(is_together: bool) -> (Vec<Vec<u64>>, Vec<u64>, usize) {
     let mut scene = Scene::new(2);
     let small = QueueLimits {
@@ -277,7 +277,7 @@ fn events_beyond_the_credit_are_refused_by_their_numbers_when_they_come_together
     let (numbers, refused, count) = effects(true);
     assert!(!refused.is_empty() && refused.is_sorted());
     assert_eq!(refused.len(), count);
-    // A subscription with room gets the events all the same.
+    // A subscription with room still gets the events.
     assert_eq!(numbers[1].len(), 300);
     assert_eq!((numbers, refused, count), effects(false));
 }

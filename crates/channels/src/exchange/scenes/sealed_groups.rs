@@ -1,4 +1,4 @@
-//! Sealed events: which member of a queue group gets one, what its publisher is told, and how many frames go to an agent.
+//! Sealed events: which member of a queue group gets one, what its publisher is told, and how many frames an agent gets.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use crate::frame::{Frame, MOST_TARGETS};
 use crate::sealed::{EventSealer, EventToSeal, GroupChange, Inside, Needs, OpenedPart, PartKind};
 use crate::sealed::{Reader, SealedEvent, SealedPart, Unsealed};
 
-/// A service that says in whose keys it believes. Its events are not encrypted.
+/// A sealer that says which keys it has. It does not encrypt events.
 #[derive(Default)]
 struct Keys {
-    /// Their keys were looked up in vain.
+    /// The agents whose keys were looked up in vain.
     none: Mutex<BTreeSet<&'static str>>,
-    /// Their keys must be looked up.
+    /// The agents whose keys must be looked up.
     unknown: Mutex<BTreeSet<&'static str>>,
-    /// Each event comes with a change.
+    /// Whether each event comes with a change.
     changes: bool,
 }
 
@@ -83,7 +83,7 @@ impl EventSealer for Keys {
 }
 
 impl Scene {
-    /// This many processes, which know each other's subscriptions, with one service.
+    /// This many processes that know each other's subscriptions and have the same sealer.
     fn sealed(count: u8, keys: Keys) -> (Self, Arc<Keys>) {
         let keys = Arc::new(keys);
         let mut scene = Self::new(count);
@@ -107,7 +107,7 @@ impl Scene {
         self.publish_at(Some(SecurityLevel::Sealed));
     }
 
-    /// The events that the publisher's process sends to another one: their numbers, and how many subscriptions they name.
+    /// The events that the publisher's process sends to another one: their numbers, and how many subscriptions each names.
     fn sent(&mut self, to: usize) -> Vec<(u64, usize)> {
         let frames = self.send(0, to).into_iter();
         let events = frames.filter_map(|it| match Frame::decode(&it.payload) {
@@ -117,7 +117,7 @@ impl Scene {
         events.collect()
     }
 
-    /// Why events came back to their publishers.
+    /// The reasons why events came back to their publishers.
     fn reasons(&mut self) -> Vec<String> {
         let outcomes = self.exchanges[0].take_outcomes().into_iter();
         let reasons = outcomes.filter_map(|it| match it {
@@ -141,7 +141,7 @@ fn a_member_that_lacked_its_key_gets_events_while_another_member_takes_all() {
     scene.carry(0, 1);
     scene.publish_sealed();
     scene.publish_sealed();
-    // The first member takes the event that the second one could not get, too. No event waits.
+    // The first member also takes the event that the second one could not get. No event waits.
     assert_eq!(scene.take_marks(0, &here), [false]);
     assert_eq!(scene.take_marks(0, &here), [false; 0]);
     keys.none.lock().clear();

@@ -1,4 +1,4 @@
-//! The agents' actions in the simulation: subscribe, publish, ask, read, answer and leave.
+//! The acts of agents in the simulation: subscribe, publish, ask, read, answer and leave.
 
 use sealbus_bus::Acknowledgement;
 
@@ -112,7 +112,7 @@ impl World {
         self.pump(index);
     }
 
-    /// An agent comes to rest. If one rests already, it moves away, or goes on here.
+    /// Lets an agent rest. If one rests already, it moves away, or goes on here.
     fn rest_or_move(&mut self, index: usize) {
         if let Some(agent) = self.processes[index].resting.first().cloned() {
             if self.random.chance(70) {
@@ -238,7 +238,7 @@ impl World {
             let mut to = Vec::new();
             let is_event = receiver.is_none();
             let mut is_found = false;
-            // The true rights. The process that ignores the policy may believe in others.
+            // The true rights. The process that ignores the policy may assume others.
             let may = |agent: &Arc<str>| {
                 let right = ChannelRight::Subscribe;
                 self.permissions.may(agent, right, &header.channel)
@@ -374,7 +374,7 @@ impl World {
         if is_request {
             seat.open.push(event);
         }
-        // Now and then requests that wait are answered, or not.
+        // Now and then waiting requests are answered, or not.
         while let Some(request) = self.processes[index].seats[at].open.pop() {
             let choice = self.random.below(4);
             let process = &mut self.processes[index];

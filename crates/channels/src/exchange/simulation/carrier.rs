@@ -1,5 +1,5 @@
-//! The carrier of the simulation. It makes the promise of a transport: the other process takes each frame once and in
-//! order, or the frame comes back. A frame that comes back may have arrived all the same.
+//! The carrier of the simulation. It keeps the promise of a transport: the other process takes each frame once and in
+//! order, or the frame comes back. A frame that comes back may have arrived nevertheless.
 
 use sealbus_bus::LostFrame;
 
@@ -11,7 +11,7 @@ struct Carried {
     bytes: Bytes,
     /// The epoch of the process that sent it.
     epoch: u64,
-    /// When it arrives. Once it has arrived: when the carrier knows that.
+    /// When it arrives or, once it has arrived, when the carrier learns of that.
     at: Duration,
     has_arrived: bool,
 }
@@ -28,9 +28,9 @@ struct Returning {
 /// The carrier's state.
 #[derive(Default)]
 pub(super) struct Carrier {
-    /// By the processes at both ends.
+    /// The frames under way, by the processes at both ends.
     lines: BTreeMap<(usize, usize), VecDeque<Carried>>,
-    /// By the time of their return.
+    /// The frames on their way back, by the time of their return.
     returning: BTreeMap<(Duration, u64), Returning>,
     returned: u64,
     /// Pairs of processes between which nothing arrives.
@@ -120,7 +120,7 @@ impl World {
         }
         if !is_refused && !is_lost {
             let line = self.carrier.lines.entry((from, to)).or_default();
-            // In order, and behind those that have arrived.
+            // It arrives in order, behind the frames that have arrived.
             let last = line.iter().rfind(|it| !it.has_arrived).map(|it| it.at);
             line.push_back(Carried {
                 author,
@@ -188,7 +188,7 @@ impl World {
         self.pump(from);
     }
 
-    /// A line breaks: everything on it comes back, even frames that have arrived without the carrier's knowledge.
+    /// Breaks a line: everything on it comes back, even frames that have arrived without the carrier's knowledge.
     pub(super) fn break_line(&mut self, from: usize, to: usize) {
         let now = self.time();
         let line = self.carrier.lines.remove(&(from, to)).unwrap_or_default();
@@ -213,8 +213,8 @@ impl World {
         self.pump(from);
     }
 
-    /// Cuts two processes off from each other, or mends that. Frames that were under way arrive then, or have come
-    /// back.
+    /// Cuts two processes off from each other, or connects them again. Frames that were under way arrive then, or have
+    /// come back.
     pub(super) fn cut_or_mend(&mut self, one: usize, other: usize) {
         let pair = (one.min(other), one.max(other));
         if self.carrier.cut.insert(pair) {
@@ -230,7 +230,7 @@ impl World {
         self.log(format!("mend {pair:?}"));
     }
 
-    /// Lets everything happen that happens until `until`.
+    /// Simulates everything that happens until `until`.
     pub(super) fn run(&mut self, until: Duration) {
         loop {
             let arrival = self.carrier.next_arrival();

@@ -1,4 +1,4 @@
-//! The promises that the simulation checks: of each event as it is handed out, and of everything at the end.
+//! The promises that the simulation checks: for each event as it is handed out, and for everything at the end.
 
 use super::*;
 
@@ -56,7 +56,7 @@ impl World {
         } else {
             ChannelRight::Subscribe
         };
-        // The process that ignores the policy hands out a message to all of its agents if one of them may have it.
+        // The process that ignores the policy hands a message to all of its agents if one of them may have it.
         if !(index == 1 && publisher.starts_with("a1-")) {
             let may = |agent: &str| self.permissions.may(agent, right, &header.channel);
             let may = may(&agent) || (index == 1 && others.iter().any(|other| may(other)));
@@ -100,7 +100,7 @@ impl World {
                         .unwrap();
                 let text = message.content_text().unwrap_or_default().to_owned();
                 self.log(format!("{publisher} hears that {text} failed: {reason}"));
-                // Messages that come back from a process in reach are sent again.
+                // Messages that come back from a reachable process are sent again.
                 let is_refused = matches!(reason, UndeliverableReason::Refused { .. })
                     || reason == UndeliverableReason::ReceiverGone;
                 assert!(is_refused || !self.is_in_reach, "{text} failed: {reason}");
@@ -114,7 +114,7 @@ impl World {
                 explanation,
                 ..
             } => {
-                // A process that ignores the policy counts events that others do not send on credit.
+                // A process that ignores the policy counts events that other processes do not send on credit.
                 let is_uncounted = reason == RefusalReason::OverLimit && index == 1;
                 let is_known = is_uncounted || reason == RefusalReason::NotPermitted;
                 assert!(is_known, "{reason}: {explanation}");
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// The carrier is whole again and every subscription is read: all owed messages must come.
+    /// Ends all faults and reads every subscription. All owed messages must then come.
     pub(super) fn finish(&mut self) {
         self.weather = Weather {
             loss: 0,
@@ -142,13 +142,13 @@ impl World {
             }
         }
         self.log("the end begins");
-        // Every process wants to know the others, including processes that were just started again.
+        // Every process wants to know the others, also processes that were just started again.
         for index in 0..self.processes.len() {
             let now = self.time();
             self.processes[index].exchange.take_interest(now);
             self.pump(index);
         }
-        // A lazy receiver stays lazy at first, and no publisher waits for it elsewhere.
+        // A lazy receiver stays lazy at first, and no other publisher waits for it.
         for is_lazy_too in [false, true] {
             for _ in 0..60 {
                 self.run(self.now + Duration::from_millis(200));
@@ -169,12 +169,12 @@ impl World {
             if let Some(receipt) = &owed.receipt {
                 let outcome = receipt.outcome();
                 let is_failed = outcome.expect("a receipt waits for ever").is_err();
-                // A member of a group may be lost after its process has acknowledged the event, and an event's time may be
-                // over before a member has it.
+                // A member of a group may be lost after its process has acknowledged the event, and an event may expire
+                // before a member has it.
                 let is_shared = !owed.groups.is_empty();
                 let is_over = is_shared && owed.expiry.is_some();
                 let is_told = is_failed == owed.is_reported || is_shared && !is_failed;
-                // Its subscriber may be lost, or move away, after its process has acknowledged the event.
+                // The subscriber may be lost, or move away, after its process has acknowledged the event.
                 let is_told = is_told || !is_failed && (has_any_moved || !self.is_in_reach);
                 assert!(is_told || is_over, "the receipt of {text}");
             }
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// While the lazy subscriptions stay unread, all other channels take something from every publisher.
+    /// Checks that, while the lazy subscriptions stay unread, all other channels take something from every publisher.
     fn check_nobody_waits(&mut self) {
         let lazy: Vec<_> = self.processes.iter().flat_map(|it| &it.seats).collect();
         assert!(

@@ -1,9 +1,9 @@
-//! Queue groups in the simulation: the events that a member of each group has to handle, and their outcomes.
+//! Queue groups in the simulation: the events that a member of each group must handle, and their outcomes.
 
 use super::checks::passes;
 use super::*;
 
-/// The groups' outcome so far.
+/// The events that the members of all groups have taken and handled so far.
 #[derive(Default)]
 pub(super) struct Shared {
     /// The texts that came unmarked, by group.
@@ -26,7 +26,7 @@ pub(super) fn key_of(consumer: &Consumer) -> Option<GroupKey> {
 }
 
 impl Shared {
-    /// A member has an event that says it was nowhere before.
+    /// Notes an event that a member got and that says that no member had it before.
     pub(super) fn take_unmarked(&mut self, key: &GroupKey, text: &str) {
         let is_new = self.unmarked.insert((name(key), text.to_owned()));
         assert!(
@@ -54,7 +54,7 @@ impl World {
         options.policy = FlowPolicy::PushBack;
     }
 
-    /// The groups that an event is for, as its publisher's process knows them.
+    /// The groups that get an event, as far as its publisher's process knows them.
     pub(super) fn groups_for(
         &self,
         index: usize,
@@ -69,7 +69,7 @@ impl World {
         wanted.filter_map(|id| known.key(*id).cloned()).collect()
     }
 
-    /// Events that no member may have go back to their publishers.
+    /// Waits until events that no member may have are back with their publishers.
     pub(super) fn wait_for_groups(&mut self) {
         for _ in 0..40 {
             let is_held = |it: &Process| it.exchange.groups.held_bytes() > 0;

@@ -1,8 +1,8 @@
 //! Many exchanges over a [carrier](carrier) from which frames come back, in simulated time, with processes that are
 //! killed and started again. In every schedule, agents get a message once, in order, in its time, and only if they may
 //! have it. An accepted message is handed out, or its publisher is told, also by its receipt, even if its subscriber
-//! moves away. A slow receiver slows no other. Members come, leave and die. Even so, a living member of each group
-//! handles each event, and only marked events come to a second member.
+//! moves away. A slow receiver slows down no other. Members of groups come, leave and die; even so, a living member of
+//! each group handles each event, and only marked events come to a second member.
 //!
 //! `SEALBUS_SEED=7 cargo test -p sealbus-channels simulation` runs the one schedule of that seed.
 //! `SEALBUS_SCHEDULES=100000` runs that many schedules (`make soak`).
@@ -41,7 +41,7 @@ const SCHEDULES: u64 = 400;
 /// The faults in a schedule, each in percent.
 #[derive(Clone, Copy, Debug)]
 struct Weather {
-    /// A frame comes back although later ones arrive.
+    /// A frame comes back although later frames arrive.
     loss: u64,
     /// A frame arrives and comes back.
     double: u64,
@@ -63,10 +63,10 @@ struct Seat {
     /// The last number of each publisher, channel and priority.
     last: BTreeMap<(String, String, u8), u64>,
     has_left: bool,
-    /// It has left because its agent moved away.
+    /// Whether it has ended because its agent moved away.
     has_moved: bool,
     open: Vec<ReceivedEvent>,
-    /// The events of its group that its agent handles.
+    /// The events of its group that its agent is handling.
     in_hand: Vec<String>,
 }
 
@@ -81,17 +81,17 @@ struct Process {
     resting: BTreeSet<Arc<str>>,
 }
 
-/// The credit of an accepted frame, and the publisher that the frame is owed to.
+/// An accepted message, and the subscriptions and groups to which it is owed.
 struct Owed {
     process: usize,
     epoch: u64,
     expiry: Option<Moment>,
-    /// Process, epoch and subscription.
+    /// The process, epoch and number of each subscription.
     to: Vec<(usize, u64, u32)>,
-    /// Whether the other processes refuse it.
+    /// Whether the other processes refuse the message.
     is_forbidden: bool,
     is_reported: bool,
-    /// The groups of which a member is to handle it.
+    /// The groups of which a member must handle the message.
     groups: Vec<GroupKey>,
     receipt: Option<Arc<Receipt>>,
 }
@@ -104,7 +104,7 @@ struct World {
     now: Duration,
     processes: Vec<Process>,
     carrier: Carrier,
-    /// When a transport that was full has room again.
+    /// When each transport that was full has room again.
     full: Vec<(Duration, usize, u64, u32)>,
     owed: BTreeMap<String, Owed>,
     shared: groups::Shared,
@@ -242,7 +242,7 @@ impl World {
         self.join_all(index);
         let (now, identity) = (self.time(), self.processes[index].identity.clone());
         for other in (0..self.processes.len()).filter(|other| *other != index) {
-            // It has a new address.
+            // The process has a new address.
             self.processes[other]
                 .exchange
                 .process_joined(&identity, now);

@@ -10,7 +10,7 @@ use super::{Changed, Replica};
 use crate::{AgentLocation, EndedProcess};
 
 impl Replica {
-    /// Takes the next part of the transfer. An entry between its ends that is not in it is gone.
+    /// Takes the next part of the transfer. Entries between its ends that are not in it are gone.
     pub(super) fn take_part(&mut self, part: DirectoryPart, changed: &mut Changed) {
         let DirectoryPart { of, until, entries } = part;
         let Some(transfer) = &mut self.transfer else {
@@ -91,7 +91,7 @@ impl Replica {
                 self.has_base |= of.base;
                 self.has_processes |= of.processes;
                 *transfer = None;
-                // Something of other slices may be left from before the replica began anew.
+                // Entries of other slices may remain from before the replica began anew.
                 self.drop_slices(Slices::ALL - self.held);
             }
         }

@@ -1,9 +1,9 @@
-//! The nodes that hear of processes.
+//! The nodes that are told of processes.
 
 use super::*;
 
-/// A node hears of processes that use channels if one of its own does, and of the end of a process to which its agents may
-/// have links.
+/// A node is told of processes that use channels if one of its own does, and of the end of a process to which its
+/// agents may have links.
 #[test]
 fn nodes_hear_of_the_processes_that_concern_them_alone() {
     let mut directory = Directory::starting_at(10);
@@ -68,7 +68,7 @@ fn nodes_hear_of_the_processes_that_concern_them_alone() {
     assert_eq!(replicas[0].processes(), Some(all.to_vec()));
 }
 
-/// A subscription is listed when all processes that may publish have heard of its process, also after another Master took over.
+/// A subscription is listed when all processes that may publish know of its process, even if another Master takes over.
 #[test]
 fn a_process_is_told_when_all_nodes_that_hear_have_heard() {
     let mut directory = Directory::starting_at(10);

@@ -1,4 +1,4 @@
-//! The hand-overs of letters to the agent's processes, and which of those may have taken a letter.
+//! The hand-overs of letters to the agent's processes, and which processes may have taken a letter.
 
 use super::{Handed, MOST_AT_ONCE, MOST_UNDER_WAY, Shelf, is_in_time};
 use sealbus_control::UnixMillis;
@@ -11,7 +11,7 @@ impl Shelf {
         self.last_handed
     }
 
-    /// Takes in the number noted on disk. Letters up to it may have been taken.
+    /// Takes in the number from disk. Letters up to it may have been taken.
     pub(crate) fn was_handed(&mut self, number: u64) {
         self.last_handed = self.last_handed.max(number);
         for number in self.letters.range(..=number).map(|(number, _)| *number) {
@@ -31,7 +31,8 @@ impl Shelf {
         is_again || handed.is_some_and(|handed| handed.keys().any(|process| !is_present(process)))
     }
 
-    /// Sets the agent's process on this node, if it has one. Letters that an earlier process has not settled go again.
+    /// Sets the agent's process on this node, if there is one. Letters that an earlier process has not settled are
+    /// handed over again.
     pub(crate) fn is_in(&mut self, process: Option<&str>) {
         if self.process.as_deref() != process {
             self.process = process.map(str::to_owned);
@@ -39,8 +40,8 @@ impl Shelf {
         }
     }
 
-    /// Handles the loss of the connection to the process. Letters may have been lost with it, so all go again; the
-    /// process knows those it has.
+    /// The connection to the process was lost. Letters may have been lost with it, so all are handed over again; the
+    /// process knows the ones that it has.
     pub(crate) fn resend(&mut self) {
         self.under_way.clear();
     }
@@ -50,8 +51,8 @@ impl Shelf {
         self.under_way.remove(&number);
     }
 
-    /// Notes that a process did not get this letter, or gave it back unread, after the hand-over of this number. A report
-    /// that comes again, because its answer was lost, changes nothing: the letter may have been handed over anew.
+    /// Notes that a process did not get this letter, or gave it back unread, after the hand-over with this number. A
+    /// repeated report, whose first answer was lost, changes nothing: the letter may have been handed over anew.
     pub(crate) fn was_left(&mut self, process: &str, number: u64, hand_over: u64) {
         let key = Some(process.to_owned());
         let last = self.last_hand_over;
@@ -91,7 +92,7 @@ impl Shelf {
         next
     }
 
-    /// Hands these letters to the agent's process now. Returns the number of this hand-over, and for each letter
+    /// Hands these letters to the agent's process now. Returns the number of this hand-over and, for each letter,
     /// whether another process may have taken it before.
     pub(crate) fn hand_over(&mut self, numbers: &[u64]) -> (u64, Vec<(u64, bool)>) {
         self.last_hand_over += 1;

@@ -12,12 +12,12 @@ impl Shelf {
         self.had.recall(stretch, end);
     }
 
-    /// The stretch of letters around this one that were here and cannot be missing on disk.
+    /// The stretch around this letter whose letters were here and cannot be missing on disk.
     pub(crate) fn stretch(&self, mark: LetterMark) -> Option<(u64, u64)> {
         self.had.stretch(mark, &self.writing)
     }
 
-    /// Forgets a noted stretch of letters that were here. Those that still are, or are on their way to the disk, stay
+    /// Forgets a noted stretch of letters that were here. Letters that still are, or are on their way to the disk, stay
     /// known.
     pub(crate) fn forget_stretch(&mut self, start: StretchStart) {
         let Some(end) = self.had.forget_stretch(start) else {

@@ -53,15 +53,15 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Letters may be posted twice, lost on the way or left unread, and the process may say again that it left them. Still,
-    /// each is taken once and in the order of its origin, and a process gets no letter as new that an earlier process may
-    /// have taken.
+    /// Letters may be posted twice, lost on the way or left unread, and the process may report again that it left them.
+    /// Still, each is taken once and in the order of its origin, and a process gets no letter as new that an earlier
+    /// process may have taken.
     #[test]
     fn each_letter_is_taken_once_and_in_order(steps in prop::collection::vec(step(), 1..80)) {
         let mut shelf = Shelf::default();
         let (mut number, mut process) = (0, 0);
         let mut sequences = [0_u64; 3];
-        // Each with its hand-over.
+        // Each letter with its hand-over.
         let mut inside: Vec<(u64, u64)> = Vec::new();
         let mut said: Vec<(u64, u64, u64)> = Vec::new();
         let mut touched = BTreeSet::new();
@@ -154,7 +154,7 @@ fn nothing_is_handed_over_before_its_time_or_after() {
     assert_eq!(hand_over(&mut shelf, 1000), []);
 }
 
-/// The process did not get the answer to its first report, and the letter was handed over anew meanwhile.
+/// The process did not get the answer to its first report, and the letter was handed over anew in the meantime.
 #[test]
 fn a_report_that_a_letter_was_left_says_nothing_of_a_later_hand_over() {
     let mut shelf = Shelf::default();
@@ -167,7 +167,7 @@ fn a_report_that_a_letter_was_left_says_nothing_of_a_later_hand_over() {
     // The agent takes it.
     shelf.was_left("one", 1, first);
     assert_eq!(hand_over(&mut shelf, 0), [], "it is under way");
-    // A process that says so of no hand-over at all.
+    // A report of a hand-over that never happened.
     for unknown in [second + 9, u64::MAX] {
         shelf.was_left("one", 1, unknown);
     }
@@ -207,7 +207,7 @@ fn a_full_shelf_takes_notices_only() {
     assert_eq!(shelf.admit(&next.cover, 10), Ok(()));
     shelf.retract(&next.cover);
     assert_eq!(shelf.admit(&next.cover, 10), Ok(()));
-    // Only what lies on the shelf counts as a notice that waits.
+    // Only letters on the shelf count as waiting notices.
     let none = shelf.notices();
     assert_eq!(none, Notices::default());
     shelf.put(20_000, next.clone());
@@ -256,7 +256,7 @@ fn what_was_carried_onward_comes_back_and_what_was_taken_does_not() {
     );
 }
 
-/// A letter that comes back precedes the letters that its sender wrote after it.
+/// A letter that comes back goes before the letters that its sender wrote after it.
 #[test]
 fn letters_of_one_origin_go_in_the_order_they_were_written() {
     let mut shelf = Shelf::default();
@@ -282,7 +282,7 @@ fn letters_of_one_origin_go_in_the_order_they_were_written() {
     );
 }
 
-/// A letter whose predecessor has come and is still on its way to the disk waits for it.
+/// A letter whose predecessor has come and is still being written waits for it.
 #[test]
 fn a_letter_waits_for_an_earlier_one_that_is_being_written() {
     let mut shelf = Shelf::default();
@@ -298,7 +298,7 @@ fn a_letter_waits_for_an_earlier_one_that_is_being_written() {
     assert_eq!(shelf.still_in_order(&line, &may_go), [3, 1, 2]);
 }
 
-/// The node may end before it is, and the other node would have forgotten its own copy.
+/// The node may end before the copy is on disk, and the other node would have forgotten its own copy.
 #[test]
 fn another_node_keeps_its_copy_until_this_one_is_on_disk() {
     let mut shelf = Shelf::default();
@@ -309,11 +309,11 @@ fn another_node_keeps_its_copy_until_this_one_is_on_disk() {
     shelf.arrived(0, here.clone());
     assert_eq!(shelf.standing(elsewhere, 0), LetterStanding::Had);
 
-    // It was carried on, and comes back.
+    // The letter was carried on, and comes back.
     let (elsewhere, back) = (carried(1, 2).cover.mark(), carried(1, 3).cover);
     assert_eq!(shelf.standing(elsewhere, 0), LetterStanding::Free);
     let again = back.again;
-    // If the note cannot be written, the copy that is brought once more gets another one.
+    // If the note cannot be written, the copy that is brought once more gets another note.
     for _ in 0..2 {
         assert_eq!(shelf.admit(&back, 10), Err(NotTaken::Returned(0)));
         assert_eq!(shelf.returned(0, &back), Some((back.mark(), again)));
@@ -323,7 +323,7 @@ fn another_node_keeps_its_copy_until_this_one_is_on_disk() {
     assert_eq!(shelf.standing(elsewhere, 0), LetterStanding::Had);
     assert_eq!(shelf.admit(&back, 10), Err(NotTaken::Known));
 
-    // The note of an earlier return says nothing of a later one.
+    // The note of an earlier return does not count for a later one.
     let (first, _) = shelf.returned(0, &carried(1, 5).cover).unwrap();
     let (second, _) = shelf.returned(0, &carried(1, 7).cover).unwrap();
     shelf.return_noted(0, first);
@@ -356,7 +356,7 @@ fn a_return_that_is_being_noted_does_not_shorten_what_says_that_letters_were_her
     };
     shelf.returned(3, &carried(3, 2).cover).unwrap();
     assert_eq!(stretch(&shelf, 1, 0), Some((1, 5)));
-    // It is gone, and comes back to the disk.
+    // The letter is gone, and its return is being written.
     shelf.take(4).unwrap();
     shelf.admit(&carried(4, 2).cover, 10).unwrap();
     assert_eq!(stretch(&shelf, 2, 0), Some((1, 5)));

@@ -97,7 +97,7 @@ async fn a_certificate_of_a_revoked_ca_that_could_not_be_denied_is_denied_once_t
     for _ in 0..2 {
         note_each(&desk, present(), &mut noted).await;
         assert!(!is_denied().await);
-        // One that is not believed is not tried again.
+        // A certificate that is not believed is not tried again.
         assert!(!noted[&Fingerprint::of(&renewed)] && noted[&Fingerprint::of(&no_certificate)]);
     }
     let make_room = move |desk: &mut Desk, now| {

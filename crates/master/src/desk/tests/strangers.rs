@@ -8,8 +8,8 @@ use super::nodes::joined;
 use super::*;
 use crate::certifying::certified;
 
-/// A stranger pays nothing for what it sends, and a check of signatures costs the Master. So nobody looks at the signatures
-/// of a stranger: neither at its certificates nor at what it has signed.
+/// A stranger's bytes cost the stranger nothing, but a check of signatures costs the Master. So nobody checks the
+/// signatures of a stranger, neither on its certificates nor on its statements.
 #[tokio::test]
 async fn the_signatures_of_a_stranger_are_not_looked_at() {
     let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));

@@ -166,7 +166,7 @@ async fn no_act_is_taken_in_before_an_earlier_one_that_must_wait() {
     is_away.store(false, Ordering::Relaxed);
     take_in_rows(&*store, &desk, &mut taking).await;
     let waiting = store.scan(UNSTORED_ROW, None, 99).await.unwrap();
-    // All but the last one, if the first one was still there.
+    // All rows but the last one, if the first one was still there.
     assert!(waiting.len() <= 1, "{} wait", waiting.len());
 }
 
@@ -179,7 +179,7 @@ async fn a_revocation_waits_for_no_renewals_and_these_are_taken_in_together() {
         async move { store.commit(batch).await }.boxed()
     }));
     let (desk, _outward, _news) = open(parts(), store.clone());
-    // It is not believed, but it is looked at.
+    // The act is not believed, but it is looked at.
     let renewed = Unstored::Renewed {
         chain: Blob(Vec::new()),
         node: "node-1".to_owned(),
@@ -197,7 +197,7 @@ async fn a_revocation_waits_for_no_renewals_and_these_are_taken_in_together() {
     let ledger = Ledger::open(folder.path()).unwrap();
     let mut taking = TakingIn::default();
     assert!(take_in_rows(&*store, &desk, &mut taking).await);
-    // It comes in the midst of the renewals.
+    // It comes in the middle of the renewals.
     let revoked = Unstored::Revoked {
         what: "thief".to_owned(),
         said: "stolen".to_owned(),

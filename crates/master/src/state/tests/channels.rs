@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A process may say so before its address is there. The nodes must have heard of the address.
+/// A process may report channels before its address is known. The nodes must have learned the address.
 #[test]
 fn a_process_is_listed_when_the_nodes_have_heard_of_its_address() {
     let mut master = with_nodes(2);

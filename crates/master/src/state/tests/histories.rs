@@ -163,7 +163,7 @@ proptest! {
             prop_assert_eq!(master.loads.next_after(now), next);
             let waiting = groups.filter(|(_, group)| loads::waits(group));
             prop_assert!(master.loads.waiting().eq(waiting.clone().map(|(name, _)| name)));
-            // None waits that could be placed.
+            // No group waits that could be placed.
             for (name, group) in waiting {
                 let wish = PlacementWish {
                     pin: group.pin.as_deref(),

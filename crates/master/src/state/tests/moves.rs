@@ -1,4 +1,4 @@
-//! Moves, and the ends of agents and nodes in the midst of one.
+//! Moves, and the ends of agents and nodes in the middle of one.
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn thawed_and_stopped(master: &mut MasterState) -> Vec<(&'static str, String)> {
 
 const GRACE: Duration = Duration::from_secs(5);
 
-/// An agent at rest takes an order to stop for the end of its move, and would end without its last hook.
+/// An agent at rest mistakes an order to stop for the end of its move, and would end without its last hook.
 #[test]
 fn an_agent_that_is_killed_while_it_comes_to_rest_ends_in_order() {
     let mut master = with_nodes(2);
@@ -179,7 +179,8 @@ fn an_agent_that_is_killed_while_it_moves_ends_in_order_in_one_process() {
     );
 }
 
-/// The former Master asked for the agent's state, and the process ended before the next one heard whether it handed that in.
+/// The former Master asked for the agent's state. The process ended before the next Master heard whether it had handed that
+/// in.
 fn ended_for_a_lost_master() -> (MasterState, Process, String, BTreeMap<String, Vec<u8>>) {
     let mut master = with_nodes(2);
     master.start(&[entry("a")], 0).unwrap();
@@ -314,7 +315,7 @@ fn agents_are_restored_once_more_if_both_processes_of_a_move_are_gone() {
     assert!(group.moving.is_none());
 }
 
-/// Its node has what the agent has not read, and nobody else does.
+/// Only the node of the agent has the messages that the agent has not read.
 #[test]
 fn senders_are_told_of_what_a_killed_agent_left_unread_if_its_former_process_is_gone() {
     for grace in [GRACE, Duration::ZERO] {
@@ -406,7 +407,7 @@ fn a_process_that_ended_during_its_move_is_named_to_nobody_by_the_next_master() 
     let mut master = next(&mut master, 3);
     assert!(is_named(&master, &source));
 
-    // It ends before its node has said whether it handed in its agent.
+    // The process ends before its node has said whether it handed in its agent.
     master.exited(&source.id, &Exit::Lost, 4);
     assert!(!is_named(&master, &source));
     let mut master = next(&mut master, 5);
@@ -417,7 +418,7 @@ fn a_process_that_ended_during_its_move_is_named_to_nobody_by_the_next_master() 
     live(&mut master, "a", 8);
     assert!(!is_named(&next(&mut master, 9), &source));
 
-    // It ends after that.
+    // The process ends after that.
     let (mut master, source) = handed_in();
     master.uses_channels(&source.id, 4);
     assert!(is_named(&master, &source));

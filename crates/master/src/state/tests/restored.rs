@@ -98,7 +98,7 @@ fn a_node_that_names_a_process_of_another_one_neither_gets_it_nor_ends_it() {
     assert!(master.certified(node, "e", agents()));
     master.has_shown_all(node, "e");
     register(&mut master, liar, &[running("e", "b")], 2000);
-    // The CA certified nothing for it there.
+    // The CA certified nothing for the process there.
     assert!(!master.certified(liar, "e", agents()));
     master.has_shown_all(liar, "e");
     pass(&mut master, 2000..=22_000, &["node-1", "node-2"]);

@@ -1,4 +1,4 @@
-//! Revoked agents, and who may still be certified.
+//! Revoked agents, and the identities that may still be certified.
 
 use super::*;
 use crate::vouching::check_process;

@@ -12,7 +12,7 @@ use sealbus_control::node::{MasterAnswer, MasterRequest};
 
 use super::*;
 
-/// The jobs that the desk does before it looks what is due.
+/// The jobs that the desk does before it looks for due work.
 const JOBS: usize = 256;
 /// How often nodes send heartbeats, and how often concerned nodes are told of changes, in milliseconds.
 const HEARTBEAT: UnixMillis = 1000;
@@ -98,7 +98,7 @@ impl Platform {
         done
     }
 
-    /// The desk's part after a batch of jobs: it looks what is due, and writes.
+    /// The desk's part after a batch of jobs: it looks for due work, and writes.
     fn desk(&mut self) {
         self.jobs_since = 0;
         let now = self.now;
@@ -151,7 +151,7 @@ impl Platform {
             .answered(&current.directory);
     }
 
-    /// Each node sends a heartbeat, and those that want more ask again.
+    /// Each node sends a heartbeat. Nodes that want more ask again.
     fn beat(&mut self) {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         let each = HEARTBEAT as f64 / names.len() as f64;
@@ -327,9 +327,9 @@ impl Platform {
     }
 }
 
-/// Runs a platform. Processes have so many agents each, and some on one node in a hundred use channels. Returns the costs: of
-/// placing all, of a second of heartbeats, of a move of a process from each of these nodes that uses no channels, and that
-/// uses some, of the loss of one node in a hundred, and of a fail-over.
+/// Runs a platform. Processes have `each` agents, and some processes on one node in a hundred use channels. Returns the costs
+/// of placing all agents, of a second of heartbeats, of moving a process without channels from each of these nodes, of moving
+/// one with channels, of losing one node in a hundred, and of a fail-over.
 fn run(nodes: usize, agents: usize, each: usize) -> [Cost; 6] {
     println!("{nodes} nodes, {agents} agents, {each} in a process");
     let mut platform = Platform::new(nodes);

@@ -9,14 +9,14 @@ pub(super) struct Program {
     pub(super) process: Process,
     pub(super) host: Arc<TestHost>,
     pub(super) has_lost: bool,
-    /// One of its agents was revoked: it takes no further ones.
+    /// Whether one of its agents was revoked, so that it takes no others.
     pub(super) is_ending: bool,
 }
 
 pub(super) async fn program(world: &Arc<World>, agents: &[String]) -> Program {
     let names: Vec<&str> = agents.iter().map(String::as_str).collect();
     let (host, tell) = TestHost::new(world, &names, HOUR, Vec::new());
-    // The commands' channel lives as long as the test.
+    // The channel for commands lives as long as the test.
     std::mem::forget(tell);
     Program {
         process: Process::open(host.clone(), None).await.unwrap(),
@@ -57,7 +57,7 @@ pub(super) struct Seat {
     pub(super) sealer: Arc<dyn EventSealer>,
     pub(super) heard: Heard,
     pub(super) reading: JoinHandle<()>,
-    /// The first number that it must hear, the first that it need not hear any more, and the first that it cannot open.
+    /// The first number that it must get, the first that it no longer must get, and the first that it cannot open.
     pub(super) from: u64,
     pub(super) until: Option<u64>,
     pub(super) gone: Option<u64>,

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Platform {
-    /// Agents of a process use channels, and its node hears of the others.
+    /// Agents of a process begin to use channels, and its node learns of the others.
     pub(super) fn uses_channels(&mut self, process: &str) {
         let node = self.master.process(process).unwrap().1.node.clone();
         self.job(|master, now| master.uses_channels(process, now));
