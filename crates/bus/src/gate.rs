@@ -9,12 +9,12 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::waiting::until;
 
-/// The number of messages that a sender may send after its turn before it queues again, as long as there is room. A
-/// turn for one message alone would cost a switch of tasks, and often a write, for each message.
+/// The number of messages that a sender may send after its turn before it queues again, as long as there is room. With
+/// one message for each turn, every message would cost a task switch, and often a write.
 const BURST: u32 = 512;
-/// The number of remembered senders that have had their turn, besides the waiting senders.
+/// The number of senders that are remembered after their turn, besides the waiting senders.
 const REMEMBERED: usize = 1024;
-/// The number of senders that are never remembered.
+/// The number that stands for all senders that are never remembered.
 const NOBODY: u64 = 0;
 
 /// A queue of waiting senders.
@@ -26,11 +26,11 @@ const NOBODY: u64 = 0;
 #[derive(Debug)]
 pub struct Gate {
     waiting: AtomicUsize,
-    /// The place of the sender that tries; the other senders wait for this place in order.
+    /// The place of the sender that tries. The other senders wait for it in order.
     first: Semaphore,
-    /// The first one is to try again.
+    /// Tells the first sender to try again.
     room: Notify,
-    /// The waiting senders by number, and those that have waited. Empty if no sender waits.
+    /// The waiting senders, and those that have had their turn, by number. Empty if no sender waits.
     #[expect(
         clippy::box_collection,
         reason = "every agent has two gates, and senders seldom wait"
@@ -41,7 +41,7 @@ pub struct Gate {
 #[derive(Debug, Default)]
 struct Standing {
     waiting: u32,
-    /// Its remaining credit.
+    /// The number of messages that the sender may still send in its turn.
     burst: u32,
 }
 
@@ -56,7 +56,7 @@ impl Default for Gate {
     }
 }
 
-/// A place in the queue. Leaving the place, also by cancellation, passes the turn on.
+/// A place in the queue. A sender that leaves it, also by cancellation, passes the turn on.
 struct QueuePlace<'a> {
     gate: &'a Gate,
     sender: u64,
@@ -68,7 +68,7 @@ impl<'a> QueuePlace<'a> {
         let mut standings = gate.standings.lock();
         if sender != NOBODY {
             let standings = standings.get_or_insert_default();
-            // A look at all costs the more, the more wait. It is due only once so many have had their turn.
+            // The longer the queue, the more a search costs. It is due only once that many senders have had their turn.
             let waiting = gate.waiting.load(Ordering::Acquire);
             if standings.len() >= REMEMBERED + waiting {
                 standings.retain(|_, standing| standing.waiting > 0);
@@ -94,7 +94,7 @@ impl Drop for QueuePlace<'_> {
             return;
         };
         if is_last && standings.capacity() > 2 * REMEMBERED {
-            // To clear it costs as much as the largest crowd ever needed.
+            // Clearing the map costs as much as the largest crowd ever needed, so it is dropped.
             *guard = None;
         } else if is_last {
             standings.clear();
@@ -120,10 +120,13 @@ impl Gate {
 
     /// Whether the sender of this number must queue behind other senders, or behind its own earlier messages. An answer
     /// of `false` may use up some of the sender's turn.
+    #[inline]
     pub fn is_crowded_for(&self, sender: u64) -> bool {
-        if !self.is_crowded() {
-            return false;
-        }
+        self.is_crowded() && self.must_queue(sender)
+    }
+
+    #[inline(never)]
+    fn must_queue(&self, sender: u64) -> bool {
         let mut standings = self.standings.lock();
         match standings.as_mut().and_then(|it| it.get_mut(&sender)) {
             Some(standing) if standing.waiting == 0 && standing.burst > 0 => {
@@ -134,36 +137,35 @@ impl Gate {
         }
     }
 
-    /// Lets the first waiter try again.
+    /// Lets the first waiting sender try again.
     pub fn open(&self) {
         if self.is_crowded() {
             self.room.notify_one();
         }
     }
 
-    /// Lets every waiter try again, one after the other, for example when the destination is gone.
+    /// Lets every waiting sender try again, one after the other, for example when the destination is gone.
     pub fn open_all(&self) {
         self.room.notify_one();
     }
 
-    /// Runs `attempt` until it gives an answer, and waits at the gate between the attempts.
-    ///
-    /// `attempt` returns `None` when there is still no room.
+    /// Runs `attempt` until it returns an answer, and waits at the gate between attempts. `attempt` returns `None`
+    /// while there is no room.
     pub async fn pass<T>(&self, attempt: impl FnMut() -> Option<T>) -> T {
         self.pass_as(NOBODY, attempt).await
     }
 
-    /// As [`pass`](Self::pass), for the sender of this number (not 0). The sender may send some more afterwards before
-    /// it must queue.
+    /// As [`pass`](Self::pass), for the sender of this number (not 0). Afterwards the sender may send some more
+    /// messages before it must queue again.
     pub async fn pass_as<T>(&self, sender: u64, attempt: impl FnMut() -> Option<T>) -> T {
         let mut place = QueuePlace::take(self, sender);
-        // The semaphore is never closed. The place is kept until the end in any case.
+        // The semaphore is never closed. In any case, the place is kept until the end.
         let turn = self.first.acquire().await;
         let answer = until(&self.room, attempt).await;
         place.has_passed = true;
         drop(place);
         drop(turn);
-        // There may be room for the next one as well.
+        // There may be room for the next sender, too.
         self.open();
         answer
     }
@@ -301,7 +303,7 @@ mod tests {
     fn all_try_again_one_after_the_other() {
         let gate = Gate::default();
         let is_over = std::cell::Cell::new(false);
-        // Each looks twice before it believes the refusal, as a sender woken by mistake would.
+        // Each attempt looks twice before it believes the refusal, as a sender that was woken by mistake does.
         let attempt = || {
             let mut looked = false;
             let is_over = &is_over;
@@ -316,7 +318,7 @@ mod tests {
         is_over.set(true);
         gate.open_all();
         for waiter in &mut waiters {
-            // The first looks once more for each time it is woken.
+            // The first sender looks once more each time it is woken.
             while poll(waiter.as_mut()).is_pending() {
                 gate.open();
             }

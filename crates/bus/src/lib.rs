@@ -31,6 +31,7 @@ mod network;
 mod opening;
 mod origin;
 mod outbox;
+mod patience;
 mod permission;
 mod permits;
 mod refusal;
@@ -73,6 +74,7 @@ pub use moment::{Moment, milliseconds};
 pub use network::network_of;
 pub use origin::{ForeignOrigin, ORIGIN_PARAMETER};
 pub use outbox::Outbox;
+pub use patience::Patience;
 pub use permission::Permit;
 pub use refusal::{
     Allowance, Budget, ExplainedRefusal, LogShares, Refusal, RefusalLog, RefusalReason,
@@ -89,7 +91,7 @@ pub use transport::{Capabilities, Destination, LinkCounts, Outgoing, Transport, 
 pub use waiting::{sleep_until, until};
 pub use ways::Returned;
 
-/// An identifier that holds just a name. The name is legal because an agent was attached, or a message decoded, under
+/// An identifier that holds only a name. The name is legal, because an agent was attached or a message decoded under
 /// it.
 pub fn aid_of(name: &str) -> sealbus_fipa::Aid {
     sealbus_fipa::Aid {

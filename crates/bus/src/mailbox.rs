@@ -33,7 +33,7 @@ pub use sender::MailboxSender;
 pub use table::Late;
 pub use window::MailboxWindow;
 
-/// The bytes that a message is counted as beyond its payload: the cost of holding it.
+/// The bytes that a message counts as in addition to its payload: the cost of holding it.
 pub const MESSAGE_OVERHEAD: usize = 64;
 
 /// How much a mailbox holds before its writers have to wait.
@@ -74,7 +74,7 @@ pub enum Closed {
     Moving,
 }
 
-/// The answer of a mailbox that cannot take a message. The message comes back with it.
+/// Why a mailbox did not take a message. The message comes back with the reason.
 #[derive(Debug)]
 pub enum PushError {
     /// There is no room now: wait at the mailbox's [`Gate`].
@@ -83,7 +83,7 @@ pub enum PushError {
     Closed(Closed, ReceivedMessage),
 }
 
-/// A listener that is told as the reader takes the messages of a [`MailboxWindow`] out of the mailbox.
+/// A listener that is told when the reader takes the messages of a [`MailboxWindow`] out of the mailbox.
 pub trait WindowListener: Send + Sync {
     /// The window that was opened under `tag` may now be written up to `limit` bytes in all.
     fn widened(&self, tag: u64, limit: u64);
@@ -117,7 +117,6 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
             bytes: 0,
             notices: 0,
             closed: None,
-            at_rest: None,
             reader: None,
             hook: None,
             hook_armed: false,
@@ -126,6 +125,7 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
             settled: Vec::new(),
             windows: None,
             tap: None,
+            at_rest: None,
         }),
         gate: Gate::default(),
         unread: OnceLock::new(),
@@ -185,7 +185,7 @@ impl Mailbox {
         &mut self,
         mut matches: impl FnMut(&ReceivedMessage) -> bool,
     ) -> Option<ReceivedMessage> {
-        // Besides expiry, only this reader removes messages, so it need not look at a message twice.
+        // Apart from expiry, only this reader removes messages, so it looks at no message twice.
         let mut seen = 0;
         let mut sweeps = 0;
         let limits = &self.shared.limits;
@@ -231,8 +231,8 @@ impl Mailbox {
         })
     }
 
-    /// The first message with this conversation-id that `matches`, if one is there. It looks at the first 64 messages with
-    /// this id, and at no others.
+    /// The first message with this conversation-id that `matches`, if there is one. Only the first 64 messages with
+    /// this id are searched.
     pub fn try_receive_named(
         &mut self,
         id: &str,
@@ -273,15 +273,15 @@ impl Mailbox {
         })
     }
 
-    /// Calls `hook` when a message arrives after an attempt to receive found the mailbox empty. `hook` is called once,
-    /// until the next such attempt. It runs on the writer's thread and must be quick, such as a write to an eventfd.
+    /// Calls `hook` when a message arrives after an attempt to receive found the mailbox empty: once for each such
+    /// attempt. The hook runs on the writer's thread and must be quick, such as a write to an eventfd.
     pub fn set_hook(&mut self, hook: impl Fn() + Send + Sync + 'static) {
         let mut inner = self.shared.inner.lock();
         inner.hook = Some(Arc::new(hook));
         inner.hook_armed = inner.queue.is_empty();
     }
 
-    /// The number of waiting messages, without those of conversations.
+    /// The number of waiting messages, excluding those of conversations.
     pub fn len(&self) -> usize {
         self.shared.inner.lock().queue.len()
     }
@@ -309,5 +309,17 @@ impl fmt::Debug for Mailbox {
         f.debug_struct("Mailbox")
             .field("len", &self.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every agent has a mailbox. At this size, allocators round up to multiples of 64 bytes.
+    #[test]
+    fn a_mailbox_without_messages_fits_into_448_bytes() {
+        let counts_of_the_arc = 2 * size_of::<usize>();
+        assert!(counts_of_the_arc + size_of::<Shared>() <= 448);
     }
 }

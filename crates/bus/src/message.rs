@@ -15,17 +15,17 @@ use crate::limits::ANY_LENGTH;
 use crate::origin::{ForeignOrigin, ORIGIN_PARAMETER};
 use crate::sealed::{Opened, OpenedRow};
 
-/// The bus's knowledge of the sender of a received message.
+/// The bus's knowledge about the sender of a received message.
 #[derive(Clone, Debug)]
 pub enum Provenance {
     /// The sender is an agent of this process; the bus itself filled in its name.
     SameProcess,
     /// The sender proved its identity on the connection that carried the message.
     Proved(VerifiedIdentity),
-    /// The sender signed the message (level `signed`): others can check who wrote it, too.
+    /// The sender signed the message (level `signed`), so that others can check who wrote it.
     Signed(Evidence),
-    /// The sender was proved to the process that the receiver was in before it moved here. That process handed the
-    /// message on, through its node.
+    /// The receiver moved here from another process, to which the sender was proved. That process handed the message on
+    /// through its node.
     Carried(Arc<Identity>),
     /// The sender is an agent of another platform, and the gateway relays its message. The sender's name is only
     /// claimed.
@@ -54,7 +54,7 @@ impl Provenance {
         }
     }
 
-    /// The certified sender, if the sender proved itself to this process.
+    /// The certified sender, if it proved itself to this process.
     pub fn certified(&self) -> Option<&VerifiedIdentity> {
         match self {
             Self::Proved(verified) => Some(verified),
@@ -63,7 +63,7 @@ impl Provenance {
         }
     }
 
-    /// The evidence that the sender wrote the message, for others.
+    /// The evidence that the sender wrote the message, which others can check.
     pub const fn evidence(&self) -> Option<&Evidence> {
         match self {
             Self::Signed(evidence) => Some(evidence),
@@ -98,16 +98,16 @@ impl Body {
     }
 }
 
-/// A message as it lies in a mailbox.
+/// A message in a mailbox.
 ///
 /// Between agents of one process it is the sender's own message, shared and never encoded. From another process it is
-/// the bit-efficient encoding (FIPA00069), which was checked on arrival and is decoded when read.
+/// the bit-efficient encoding (FIPA00069), which is checked on arrival and decoded when read.
 #[derive(Clone, Debug)]
 pub struct ReceivedMessage {
     body: Body,
     provenance: Provenance,
     kept: Option<Box<Kept>>,
-    /// If the message was sealed, the outer message. `body` is then the one inside.
+    /// If the message was sealed, the outer message; `body` is then the inner one.
     sealed: Option<Box<Sealed>>,
 }
 
@@ -125,7 +125,7 @@ impl fmt::Display for SealedWords {
     }
 }
 
-/// A sealed message as it travelled.
+/// A sealed message as it arrived.
 #[derive(Clone, Debug)]
 struct Sealed {
     outer: Body,
@@ -145,7 +145,7 @@ impl ReceivedMessage {
         }
     }
 
-    /// A message in the bit-efficient encoding. The encoding was checked when `message` was made.
+    /// A message in the bit-efficient encoding, which was checked when `message` was made.
     #[inline]
     pub fn encoded(message: EncodedMessage<Bytes>, provenance: Provenance) -> Self {
         Self {
@@ -156,25 +156,30 @@ impl ReceivedMessage {
         }
     }
 
-    /// The same message, which was sealed, with the message inside ([`Bus::open`](crate::Bus::open)).
+    /// The same message with the message that was sealed in it ([`Bus::open`](crate::Bus::open)).
     #[must_use]
     #[inline]
     pub fn opened(mut self, opened: Option<Opened>) -> Self {
-        if let Some(Opened { message, salt, row }) = opened {
-            let outer = std::mem::replace(&mut self.body, Body::Encoded(message));
-            self.sealed = Some(Box::new(Sealed { outer, salt, row }));
+        if let Some(opened) = opened {
+            self.put_inside(opened);
         }
         self
     }
 
-    /// Whether the message was sealed: only its sender and those that it was sent to can read it.
+    /// Replaces this message by the one that was sealed in it.
+    pub(crate) fn put_inside(&mut self, Opened { message, salt, row }: Opened) {
+        let outer = std::mem::replace(&mut self.body, Body::Encoded(message));
+        self.sealed = Some(Box::new(Sealed { outer, salt, row }));
+    }
+
+    /// Whether the message was sealed, so that only its sender and its receivers can read it.
     #[inline]
     pub fn is_sealed(&self) -> bool {
         self.sealed.is_some()
     }
 
-    /// The salt of a sealed message, and the encoding of the message inside: its author committed to them. With both, the
-    /// outer message ([`to_bytes`](Self::to_bytes)) and its evidence, others can check what the author wrote.
+    /// The salt of a sealed message, and the encoding of the inner message, to which its author committed. With both,
+    /// the outer message ([`to_bytes`](Self::to_bytes)) and its evidence, others can check what the author wrote.
     pub fn committed(&self) -> Option<(&Salt, &Bytes)> {
         match (&self.sealed, &self.body) {
             (Some(sealed), Body::Encoded(inside)) => Some((&sealed.salt, inside.bytes())),
@@ -182,12 +187,13 @@ impl ReceivedMessage {
         }
     }
 
-    /// The secret that a sealed message needs where it is opened again; `None` if the message brings it.
+    /// The row's secret, without which a sealed message cannot be opened in another process; `None` if the message
+    /// contains it.
     pub fn row(&self) -> Option<&Arc<OpenedRow>> {
         self.sealed.as_ref()?.row.as_ref()
     }
 
-    /// The words of a sealed message, for others.
+    /// The words of a sealed message, for others to check.
     pub fn words(&self) -> Option<SealedWords> {
         let (salt, inside) = self.committed()?;
         Some(SealedWords {
@@ -196,12 +202,12 @@ impl ReceivedMessage {
         })
     }
 
-    /// The message as others see it: of a sealed message, the outer one.
+    /// The message as others see it: the outer one if it is sealed.
     pub fn seen(&self) -> AclMessageRef<'_> {
         self.travelled().view()
     }
 
-    /// The message as it travelled.
+    /// The message as it arrived.
     #[inline]
     fn travelled(&self) -> &Body {
         self.sealed
@@ -243,8 +249,8 @@ impl ReceivedMessage {
         self.body.view()
     }
 
-    /// The message on its own, shared if it is already shared. The gateway's note in a message from outside is removed;
-    /// the [provenance](Self::provenance) holds its facts.
+    /// The message itself, shared if it already was. The gateway's note in a message from outside is removed; the
+    /// [provenance](Self::provenance) holds its facts.
     pub fn into_message(self) -> Arc<AclMessage> {
         let is_foreign = matches!(self.provenance, Provenance::Foreign(_));
         let mut message = match self.body {
@@ -259,8 +265,8 @@ impl ReceivedMessage {
         message
     }
 
-    /// The bit-efficient encoding, which is kept when the agent's mailbox is carried to another node. A sealed message
-    /// stays sealed.
+    /// The bit-efficient encoding, in which the message moves to another node with the agent's mailbox. A sealed
+    /// message stays sealed.
     ///
     /// # Errors
     /// If a shared message cannot be encoded.
@@ -281,7 +287,7 @@ impl ReceivedMessage {
         self.provenance.is_of_platform()
     }
 
-    /// The bytes that the message is counted as in a mailbox (payload only).
+    /// The bytes that the message counts as in a mailbox (payload only).
     #[inline]
     pub fn size(&self) -> usize {
         match self.travelled() {
@@ -291,7 +297,7 @@ impl ReceivedMessage {
     }
 }
 
-/// The size of a shared message: its content, which may be large, and a flat sum for names and parameters.
+/// The size of a shared message: its content, which may be large, and a fixed sum for names and parameters.
 pub fn shared_size(message: &AclMessage) -> usize {
     message.content_bytes().map_or(0, <[u8]>::len) + 64 * (1 + message.receivers.len())
 }

@@ -1,4 +1,4 @@
-//! Sealed messages are opened where they come to their receiver's process.
+//! Opening sealed messages in their receiver's process.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ impl Bus {
         is_first
     }
 
-    /// Whether messages between these two are sealed even if they do not ask for it.
+    /// Whether messages between these two agents are sealed even if they do not ask for it.
     #[inline]
     pub(crate) fn seals(&self, sender: &str, receiver: &str) -> bool {
         self.inner.seals_all.load(Ordering::Relaxed) && self.are_ordinary(sender, receiver)
@@ -43,13 +43,13 @@ impl Bus {
         self.inner.sealer.get()
     }
 
-    /// For transports: opens a message that has arrived for an agent of this process, if it is sealed. Give the result to
-    /// [`ReceivedMessage::opened`](crate::ReceivedMessage::opened).
+    /// For transports: opens a message that has arrived for an agent of this process, if it is sealed. Give the result
+    /// to [`ReceivedMessage::opened`](crate::ReceivedMessage::opened).
     ///
     /// # Errors
-    /// [`NotOpened::Refused`], if it does not open, or is not sealed although it says so. The caller, which knows the proved
-    /// identity, must [note](Bus::refused) it. After [`NotOpened::UnknownRow`] a carrier that can do so gives the message back,
-    /// as one to an agent that moves: it comes again with its secret.
+    /// [`NotOpened::Refused`] if it does not open, or says that it is sealed and is not. The caller, which knows the
+    /// proved identity, must [note](Bus::refused) it. After [`NotOpened::UnknownRow`], a carrier that can do so gives
+    /// the message back as if its receiver were moving: it comes again with its secret.
     #[inline]
     pub fn open(
         &self,
@@ -57,23 +57,27 @@ impl Bus {
         receiver: &str,
     ) -> Result<Option<Opened>, NotOpened> {
         let seals_all = self.inner.seals_all.load(Ordering::Relaxed);
-        match message.user_defined().next() {
-            None if !seals_all && !is_sealed(message) => Ok(None),
-            _ => self.open_sealed(message, receiver),
+        match seals_all || message.has_user_defined() || is_sealed(message) {
+            true => self.open_sealed(message, receiver),
+            false => Ok(None),
         }
     }
 
-    /// The same for a message between agents of this process.
+    /// Like [`open`](Self::open), for a message between agents of this process. The message is opened in place.
     #[inline]
-    pub(crate) fn opened(
+    pub(crate) fn open_in_place(
         &self,
-        message: ReceivedMessage,
+        message: &mut ReceivedMessage,
         receiver: &str,
-    ) -> Result<ReceivedMessage, UndeliverableReason> {
-        match self.open(&message.message(), receiver) {
-            Ok(None) => Ok(message),
-            Ok(opened) => Ok(message.opened(opened)),
-            Err(not_opened) => Err(self.note_unopened(&message, not_opened, receiver)),
+    ) -> Result<(), UndeliverableReason> {
+        let opened = self.open(&message.message(), receiver);
+        match opened {
+            Ok(None) => Ok(()),
+            Ok(Some(opened)) => {
+                message.put_inside(opened);
+                Ok(())
+            }
+            Err(not_opened) => Err(self.note_unopened(message, not_opened, receiver)),
         }
     }
 
@@ -95,6 +99,8 @@ impl Bus {
         refused.into()
     }
 
+    // Not inlined: it would make `open` longer for all other messages.
+    #[inline(never)]
     fn open_sealed(
         &self,
         message: &AclMessageRef<'_>,
@@ -120,7 +126,7 @@ impl Bus {
             Some(sealer) => sealer.open(message, receiver)?,
             None => return Err("this process has no keys".to_owned().into()),
         };
-        // The outer message, which was checked, does not show on whose behalf the one inside asks.
+        // The outer message, which was checked, does not show on whose behalf the inner one asks.
         let inside = opened.message.message();
         if inside.user_defined().next().is_some() {
             let sender = inside.sender();

@@ -26,8 +26,6 @@ use crate::transport::Outgoing;
 use level::check_level;
 use turn::Turn;
 
-pub(crate) use answer::Patience;
-
 /// The sending side of an attached agent. Calls may come from any thread.
 ///
 /// A message accepted here is delivered once, and in order for each sender and receiver. Otherwise the sender finds a
@@ -48,7 +46,7 @@ struct Last {
     way: Option<Way>,
 }
 
-/// Why an attempt for one receiver ended short of acceptance.
+/// Why an attempt to send to one receiver was not accepted.
 enum NotAccepted {
     Full(Arc<Route>, Bottleneck),
     Failed(SendError),
@@ -64,7 +62,7 @@ impl Outbox {
         }
     }
 
-    /// A further sending side of an agent of this process, for what its process says in its name.
+    /// A further sending side of an agent of this process, with which its process speaks in its name.
     pub fn of(bus: &Bus, agent: &str) -> Option<Self> {
         Some(Self::new(bus.clone(), bus.agent(agent)?))
     }
@@ -79,7 +77,7 @@ impl Outbox {
         self.agent.aid()
     }
 
-    /// The bus it is attached to.
+    /// The bus that the agent is attached to.
     pub fn bus(&self) -> &Bus {
         &self.bus
     }
@@ -99,7 +97,7 @@ impl Outbox {
         &self,
         message: impl Into<Arc<AclMessage>>,
     ) -> impl Future<Output = Result<(), SendError>> + Send {
-        // A message is some hundred bytes long, so it is shared before it could be moved into the future.
+        // A message is some hundred bytes long, so it is shared before the future would move it.
         let message = message.into();
         async move {
             match self.try_send(message) {
@@ -125,7 +123,7 @@ impl Outbox {
         }
     }
 
-    /// A message that no receiver has yet, under the agent's name.
+    /// A message under the agent's name that no receiver has yet.
     ///
     /// # Errors
     /// [`SendError`]: the message cannot be sent to anybody.
@@ -135,7 +133,7 @@ impl Outbox {
         Ok(Unsent { message, left })
     }
 
-    /// Continues a message that found no room, and waits for room.
+    /// Continues to send a message that found no room, and waits for room.
     ///
     /// Safe to cancel: `unsent` holds the receivers that are left.
     ///
@@ -162,8 +160,7 @@ impl Outbox {
     }
 
     /// For the gateway: sends `message` to one agent of this platform in the name of its sender, an agent of another
-    /// platform. The message may also be the AMS's notice that a message could not be carried outside. Waits while
-    /// there is no room.
+    /// platform. The message may also be the AMS's notice that a message could not be carried outside. Waits for room.
     ///
     /// # Errors
     /// [`SendError::ForgedSender`] for any other sender; otherwise as [`send`](Self::send).
@@ -281,22 +278,23 @@ impl Outbox {
                     return Ok(());
                 }
                 Sent::Impossible(reason) => return Err(self.impossible(receiver, reason)),
-                // The message takes another way now.
+                // The route has changed, so the message takes another way.
                 Sent::Full(_) | Sent::Stale => my_turn = true,
             }
         }
     }
 
-    /// Continues a message without waiting. False: the next receiver has no room.
+    /// Continues to send a message without waiting. Returns false if the next receiver has no room.
     ///
     /// # Errors
     /// As [`send`](Self::send).
+    #[inline]
     pub fn try_finish(&self, unsent: &mut Unsent) -> Result<bool, SendError> {
         let Unsent { message, left } = unsent;
         let message = &*message;
         let outgoing = Outgoing::new(message);
         let parcel = self.parcel(message, &outgoing);
-        for receiver in message.receivers.iter().take(left.end).skip(left.start) {
+        for receiver in message.receivers.get(left.clone()).unwrap_or_default() {
             let receiver = &receiver.name;
             let attempt = match self.must_seal(message, receiver) {
                 true => self.attempt_sealed(message, receiver),
@@ -326,7 +324,7 @@ impl Outbox {
         }
     }
 
-    /// The message under the agent's own name.
+    /// Puts the message under the agent's own name.
     #[inline]
     fn signed(&self, mut message: Arc<AclMessage>) -> Result<Arc<AclMessage>, SendError> {
         self.check(&message)?;
@@ -342,8 +340,8 @@ impl Outbox {
         }
     }
 
-    /// Checks the sender that a message claims, the number of agents that it names, the limits of its receivers, and the level
-    /// that it asks for.
+    /// Checks the sender that a message claims, the number of agents that it names, the limits of its receivers, and
+    /// the level that it asks for.
     #[inline]
     fn check(&self, message: &AclMessage) -> Result<(), SendError> {
         let is_own = |sender: &Aid| *sender.name == **self.agent.name();
@@ -358,7 +356,7 @@ impl Outbox {
         }
     }
 
-    /// Why a message cannot be sent, if it cannot.
+    /// Explains why a message cannot be sent, if it cannot.
     #[cold]
     fn fault(&self, message: &AclMessage, most: usize) -> Result<(), SendError> {
         if let Some(sender) = &message.sender
@@ -479,7 +477,7 @@ impl Outbox {
     }
 }
 
-/// On whose behalf a message asks, if it says so.
+/// The agents on whose behalf a message asks, if it names any.
 #[inline]
 fn chain_of(message: &AclMessage) -> Option<Delegation> {
     match Delegation::is_in(message) {

@@ -20,7 +20,7 @@ use crate::gate::Gate;
 use crate::limits::OWN_ENCODING;
 use crate::mailbox::MESSAGE_OVERHEAD;
 use crate::message::{Provenance, ReceivedMessage};
-use crate::outbox::Patience;
+use crate::patience::Patience;
 use crate::refusal::RefusalReason;
 use crate::sealed::SealedMessage;
 use crate::transport::{Destination, Outgoing};
@@ -52,11 +52,11 @@ pub(crate) struct HeldMessages {
     pub(crate) bytes: usize,
     /// The number of bytes that are held for all receivers together.
     in_all: Arc<AtomicUsize>,
-    /// Since when the receiver has been looked for.
+    /// The moment from which the receiver has been looked for.
     pub(crate) since: Instant,
     /// The current search for the receiver. Earlier searches for this route are void.
     pub(crate) search: u64,
-    /// The former destination has not yet given back all the messages it took. They go before the messages held here.
+    /// Whether the former destination has still to give back messages that it took. They go before the messages held here.
     pub(crate) awaiting_return: bool,
 }
 
@@ -122,9 +122,9 @@ pub(crate) enum State {
 /// The route to one agent. All messages to the agent from this process go through it, in order.
 pub(crate) struct Route {
     pub(crate) name: Arc<str>,
-    /// Only [`change`](Self::change) changes it.
+    /// Changed only by [`change`](Self::change).
     pub(crate) state: Mutex<State>,
-    /// Counts the changes of the state, under its lock.
+    /// The number of changes of the state. It is changed under the state's lock.
     changes: AtomicU64,
     /// The gate at which senders wait while messages are held.
     pub(crate) gate: Gate,
@@ -136,13 +136,13 @@ pub(crate) struct Route {
     pub(crate) patience: Mutex<Patience>,
 }
 
-/// The way of a sender's last message. The next one takes it without the lock of the route's state, as long as the route
-/// [leads](Route::leads) there.
+/// The way of a sender's last message. The sender's next message takes it without the lock of the route's state, as
+/// long as the route still [leads](Route::leads) there.
 ///
-/// So a message may come to the destination although the state has just changed. That is as if it had come before the change:
-/// - The sender's earlier messages took the same way. Had one been held, this message would have found the count higher.
-/// - The destination gives it back with the messages that it took before, or not at all. A state asks for them after the
-///   change, and a [destination of a session](Destination::session) takes nothing once it gives back. A way leads to no other.
+/// A message may thus reach the destination just after the state has changed, as if it had come before the change:
+/// - The sender's earlier messages took the same way. If one had been held, this message would have seen a higher count.
+/// - The destination gives the message back with those that it took before, or not at all. The new state asks for them, and a
+///   [destination of a session](Destination::session) takes nothing once it gives back. A way leads only to such ones.
 pub(crate) struct Way {
     pub(crate) destination: Arc<dyn Destination>,
     changes: u64,
@@ -179,7 +179,7 @@ pub(crate) enum Sent {
     Stale,
 }
 
-/// The receiver at whose gate to wait.
+/// The receiver, connection or route at whose gate the sender must wait.
 #[derive(Clone)]
 pub(crate) enum Bottleneck {
     Mailbox(Arc<LocalAgent>),
@@ -208,11 +208,11 @@ pub(crate) struct Parcel<'a> {
     pub(crate) sender: &'a Arc<LocalAgent>,
     pub(crate) message: ParcelMessage<'a>,
     pub(crate) outgoing: &'a Outgoing<'a>,
-    /// Whether the outbox has seen that the message bears the sender's own name.
+    /// Whether the outbox has checked that the message bears the sender's own name.
     pub(crate) is_own: bool,
     /// Whether the message is the platform's own notice, which needs no permission.
     pub(crate) is_notice: bool,
-    /// On whose behalf it asks, if it says so.
+    /// The agents on whose behalf the message asks, if it names any.
     pub(crate) chain: Option<Delegation>,
 }
 
@@ -229,7 +229,7 @@ impl Parcel<'_> {
             body: match self.message {
                 ParcelMessage::Message(message) => HeldBody::Message(message.clone()),
                 ParcelMessage::Encoded(payload) => HeldBody::Encoded(payload.clone()),
-                // Nobody knows yet which way it goes.
+                // The way is not known yet, so the message needs the secret.
                 ParcelMessage::Sealed(sealed) => HeldBody::Encoded(sealed.whole()?),
             },
         })
@@ -244,7 +244,7 @@ impl Parcel<'_> {
         }
     }
 
-    /// Gives a sealed message to a carrier, with its row's secret if that did not go the same way before.
+    /// Gives a sealed message to a carrier, with its row's secret unless that went the same way before.
     fn send_sealed(
         &self,
         sealed: &SealedMessage,
@@ -267,11 +267,23 @@ impl Parcel<'_> {
         platform: &PlatformName,
     ) -> Result<ReceivedMessage, UndeliverableReason> {
         match self.message {
+            ParcelMessage::Message(message) if self.is_own => Ok(ReceivedMessage::shared(
+                message.clone(),
+                Provenance::SameProcess,
+            )),
+            _ => self.received_otherwise(platform),
+        }
+    }
+
+    // Not inlined: otherwise `received` would be too long to be inlined itself.
+    #[inline(never)]
+    fn received_otherwise(
+        &self,
+        platform: &PlatformName,
+    ) -> Result<ReceivedMessage, UndeliverableReason> {
+        match self.message {
             ParcelMessage::Message(message) => {
-                let provenance = match self.is_own {
-                    true => Provenance::SameProcess,
-                    false => self.provenance(platform, &AclMessage::view(message)),
-                };
+                let provenance = self.provenance(platform, &AclMessage::view(message));
                 Ok(ReceivedMessage::shared(message.clone(), provenance))
             }
             ParcelMessage::Encoded(payload) => self.received_encoded(payload.clone(), platform),
@@ -284,7 +296,7 @@ impl Parcel<'_> {
         payload: Bytes,
         platform: &PlatformName,
     ) -> Result<ReceivedMessage, UndeliverableReason> {
-        // A returned message was encoded here, and has not been checked on this side.
+        // A returned message was encoded here, and is not checked yet on this side.
         let message = EncodedMessage::new(payload, &OWN_ENCODING);
         let message = message.map_err(|error| UndeliverableReason::Refused {
             reason: RefusalReason::Malformed,
@@ -294,8 +306,8 @@ impl Parcel<'_> {
         Ok(ReceivedMessage::encoded(message, provenance))
     }
 
-    /// The provenance of the message. An outbox lets through only messages of its own agent, and for the gateway those
-    /// that it may relay.
+    /// The provenance of the message. An outbox lets through only its own agent's messages and, for the gateway, the
+    /// messages that it may relay.
     fn provenance(&self, platform: &PlatformName, message: &AclMessageRef<'_>) -> Provenance {
         let is_own = message
             .sender()
@@ -345,7 +357,7 @@ impl Route {
         }
     }
 
-    /// Whether the state has not changed since this was the way.
+    /// Whether the state is still the one that gave this way.
     #[inline]
     pub(crate) fn leads(&self, way: &Way) -> bool {
         self.changes.load(Ordering::Acquire) == way.changes

@@ -18,7 +18,7 @@ use crate::transport::Outgoing;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How often the process that the resolver names must deny the agent before it is believed.
+/// How often the process that the resolver names must deny that it has the agent before the bus believes it.
 const DENIALS_BELIEVED: u32 = 6;
 
 /// Starts the search for the receiver at the end of `route`, whose state is [`State::Held`]. Each change to that state
@@ -42,7 +42,7 @@ struct Search {
 enum Found {
     Way(State),
     NotYet(String),
-    /// For good.
+    /// There is no destination, for good.
     Nowhere(UndeliverableReason),
 }
 
@@ -50,7 +50,7 @@ enum Found {
 enum HeldOutcome {
     Sent,
     Full(Bottleneck),
-    /// The way has ended meanwhile.
+    /// The way has ended in the meantime.
     WayEnded,
     AwaitingReturn,
 }
@@ -74,7 +74,7 @@ impl Search {
             };
             let age = match &*route.state.lock() {
                 State::Held(held) if held.search == self.number => held.since.elapsed(),
-                // Another search has taken over, or there is nothing to look for.
+                // Another search has taken over, or nothing is held any more.
                 _ => return,
             };
             let limit = bus.config().hold_time;
@@ -96,7 +96,7 @@ impl Search {
         }
     }
 
-    /// Looks once, and sends if the receiver was found. `Err` gives the reason to look again later.
+    /// Looks once, and sends the messages if the receiver is found. `Err` has the reason to look again later.
     async fn step(&self, bus: &Bus, route: &Arc<Route>) -> Result<(), String> {
         if let State::Held(held) = &*route.state.lock()
             && held.awaiting_return
@@ -126,8 +126,8 @@ impl Search {
                     route.denials.lock().note(Instant::now());
                     return Err("the process it was in does not have it".to_owned());
                 }
-                // The search tries again at the gate. A gate does not report room that was made before anyone waited
-                // there.
+                // The search tries again at the gate, because a gate does not report room that was made before anyone
+                // waited.
                 HeldOutcome::Full(waiting) => {
                     let attempt = || {
                         self.begin_anew(route);
@@ -142,7 +142,7 @@ impl Search {
         }
     }
 
-    /// The receiver was found until now, and only had no room. If it moves, it may be looked for as long as any other.
+    /// Starts the hold time anew: the receiver was found, and only had no room. If it moves, the search gets the full time.
     fn begin_anew(&self, route: &Route) {
         if let State::Held(held) = &mut *route.state.lock()
             && held.search == self.number
@@ -151,7 +151,7 @@ impl Search {
         }
     }
 
-    /// Sends the held messages along `way` in order. Makes `way` the route's own once all are sent.
+    /// Sends the held messages along `way` in order. Once all are sent, `way` becomes the route's own.
     fn send_held(&self, bus: &Bus, route: &Arc<Route>, way: &State) -> HeldOutcome {
         let mut state = route.state.lock();
         let held = match &mut *state {
@@ -201,15 +201,15 @@ impl Search {
     }
 }
 
-/// Tells the senders of all messages held on a route, and forgets the route: the next message looks again. With the number
-/// of a search, only if that search is the present one.
+/// Tells the senders of all messages held on a route, and forgets the route: the next message looks again. If `search`
+/// is given, acts only if it is the present search.
 pub(crate) fn abandon(
     bus: &Bus,
     route: &Arc<Route>,
     search: Option<u64>,
     reason: &UndeliverableReason,
 ) {
-    // No message may slip into the route between emptying and removing it.
+    // No message may enter the route after it is emptied and before it is removed.
     let mut routes = bus.inner.routes.write();
     let mut state = route.state.lock();
     let held = match &mut *state {
@@ -287,11 +287,12 @@ fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), NotSent
                 is_notice: false,
                 chain: None,
             };
-            let received = parcel
+            let mut received = parcel
                 .received(&bus.config().platform)
-                .and_then(|received| bus.opened(received, agent.name()))
                 .map_err(NotSent::Impossible)?;
-            // The rules may have changed while it was held.
+            bus.open_in_place(&mut received, agent.name())
+                .map_err(NotSent::Impossible)?;
+            // The rules may have changed while the message was held.
             if !received.is_notice() {
                 let (sender, receiver) = (message.sender.name(), agent.name());
                 bus.permits_own(

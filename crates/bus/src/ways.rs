@@ -1,4 +1,4 @@
-//! The ways of messages: one route to each agent that is written to, and the messages that wait while it is looked for.
+//! The ways of messages: one route to each receiver, and the messages that wait while the receiver is looked for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,7 +37,7 @@ impl Bus {
         }
     }
 
-    /// An agent has come to this process, or has moved elsewhere. Messages to it that took another way follow it, in
+    /// An agent has come to this process, or has moved elsewhere. Messages that took another way to it follow it, in
     /// order.
     pub(crate) fn arrived(&self, name: &str) {
         let Some(route) = self.inner.routes.read().get(name).cloned() else {
@@ -91,7 +91,7 @@ impl Bus {
         route
     }
 
-    /// Makes the route to an agent that has left keep neither the agent nor the contents of its mailbox.
+    /// Makes the route to an agent that has left drop the agent and the contents of its mailbox.
     pub(crate) fn forget_way_to(&self, agent: &Arc<LocalAgent>) {
         let mut routes = self.inner.routes.write();
         let Some(route) = routes.get(agent.name()).cloned() else {
@@ -109,12 +109,12 @@ impl Bus {
     }
 
     /// For transports: `messages` holds all messages to `receiver` that a destination had accepted and not delivered,
-    /// in order. The bus sends them to the receiver's present place, before anything newer, also those whose senders have
-    /// left since.
+    /// in order. The bus sends them to the receiver's present place, before any newer message, even if their senders
+    /// have left since.
     ///
-    /// `denied`: the process does not know the agent. Otherwise the process has sent the agent on its way.
+    /// `denied`: the process does not know the agent. If false, the process has sent the agent on its way.
     ///
-    /// `settled` is called once nothing newer can go before these messages. Until then the destination must answer
+    /// `settled` is called once no newer message can go before these. Until then the destination must answer
     /// [`Rejected::Moving`](crate::Rejected::Moving), and afterwards [`Rejected::Closed`](crate::Rejected::Closed).
     pub fn returned(
         &self,
@@ -174,8 +174,9 @@ impl Bus {
         }
     }
 
-    /// For a process that ends: waits until the bus has handed over the messages that wait for their receivers, for `grace` at
-    /// most. The senders of the others are told, if they are here, and these messages count as undeliverable.
+    /// For a process that ends: waits, for `grace` at most, until the bus has handed over the messages that wait for
+    /// their receivers. The senders of the remaining messages are told, if they are here, and these messages count as
+    /// undeliverable.
     pub async fn settle(&self, grace: Duration) {
         let deadline = Instant::now() + grace;
         while self.routes().iter().any(|it| it.is_awaited()) && Instant::now() < deadline {
@@ -194,8 +195,8 @@ impl Bus {
         self.inner.routes.read().values().cloned().collect()
     }
 
-    /// Whether messages to `receiver` are held. If not, its route is forgotten, and the next message looks for it
-    /// again.
+    /// Whether messages to `receiver` are held. If not, its route is forgotten, and the next message looks for the
+    /// receiver again.
     fn has_messages_for(&self, receiver: &str) -> bool {
         let mut routes = self.inner.routes.write();
         let Some(route) = routes.get(receiver).cloned() else {
@@ -282,11 +283,13 @@ impl Bus {
                 if !my_turn && agent.mailbox().gate().is_crowded_for(number) {
                     return full(agent);
                 }
-                let received = parcel.received(&self.inner.config.platform);
-                let received = match received.and_then(|it| self.opened(it, agent.name())) {
+                let mut received = match parcel.received(&self.inner.config.platform) {
                     Ok(received) => received,
                     Err(reason) => return Sent::Impossible(reason),
                 };
+                if let Err(reason) = self.open_in_place(&mut received, agent.name()) {
+                    return Sent::Impossible(reason);
+                }
                 match agent.mailbox().try_push(received) {
                     Ok(()) => return Sent::Accepted,
                     Err(PushError::Full(_)) => return full(agent),
@@ -328,9 +331,9 @@ impl Bus {
     }
 }
 
-/// A destination takes nothing any more.
+/// A destination takes no more messages.
 struct DestinationEnded {
-    /// Whether messages that it took come back.
+    /// Whether the messages that it took come back.
     is_awaited: bool,
 }
 

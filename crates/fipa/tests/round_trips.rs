@@ -43,6 +43,33 @@ fn a_mark_of_base64_without_content_is_a_parameter_like_any_other() {
     }
 }
 
+#[test]
+fn a_view_knows_whether_there_are_user_defined_parameters() {
+    let plain = AclMessage::new(Performative::Inform);
+    let messages = [
+        (plain.clone(), false),
+        (plain.with_user_defined("X-hop", 3), true),
+    ];
+    for (message, has_some) in messages {
+        let (mut bits, mut text) = (Vec::new(), Vec::new());
+        bitefficient::encode(&message, &mut bits).unwrap();
+        string::encode(&message, &mut text).unwrap();
+        for view in [
+            message.view(),
+            bitefficient::decode_ref(&bits, &Limits::DEFAULT).unwrap(),
+            string::decode_ref(&text, &Limits::DEFAULT).unwrap(),
+        ] {
+            assert_eq!(view.has_user_defined(), has_some);
+            assert_eq!(view.user_defined().next().is_some(), has_some);
+        }
+    }
+    // JADE's mark of base64 is not shown as a parameter.
+    let marked = br#"(inform :content "AP8=" :X-JADE-Encoding Base64)"#;
+    let view = string::decode_ref(marked, &Limits::DEFAULT).unwrap();
+    assert_eq!(*view.content_bytes().unwrap(), [0_u8, 0xff]);
+    assert!(!view.has_user_defined());
+}
+
 /// The part of the encoding that messages with other content begin with, too.
 fn beginning(message: &AclMessage) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();

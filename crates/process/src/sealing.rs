@@ -1,4 +1,4 @@
-//! Sealed messages: the keys of this process, and those of the agents that it writes to.
+//! Sealed messages: the keys of this process, and the keys of the agents that it writes to.
 
 mod events;
 mod memberships;
@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_bus::{
-    BoxFuture, Moment, NotOpened, NotSealed, Opened, OpenedRows, SealedMessage, SealedRow, Sealer,
-    SentRows, WeakBus,
+    BoxFuture, Moment, NotOpened, NotSealed, Opened, OpenedRows, Patience, SealedMessage,
+    SealedRow, Sealer, SentRows, WeakBus,
 };
 use sealbus_fipa::{AclMessage, AclMessageRef, split_name};
 use sealbus_proof::Inclusion;
@@ -40,12 +40,12 @@ use sealbus_control::names::SYSTEM_AGENTS;
 use sealbus_control::{AgentLocation, Fault, FaultCode};
 use waits::Waits;
 
-/// The file of the keys, in the program's own folder.
+/// The file with the keys, in the program's own folder.
 const FILE: &str = "encryption-keys";
-/// Most agents whose keys are known, or were waited for, and most agents here that write to one of them.
+/// The most agents whose keys are known, or were waited for; and the most agents here that write to one of them.
 const MOST: usize = 4096;
 /// How long a message waits for the key of an agent that is about to run.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Patience::MOST;
 /// The pause before a key is looked up, or stated, again.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -57,33 +57,33 @@ pub(super) struct ProcessSealer {
     level: SecurityLevel,
     bus: WeakBus,
     keyring: Mutex<Keyring>,
-    /// Where the keys lie, if the program has a folder.
+    /// The file with the keys, if the program has a folder.
     file: Option<PathBuf>,
     peers: Mutex<HashMap<String, Peer>>,
     waits: Mutex<Waits>,
-    /// The rows of the agents here.
+    /// The rows that agents here have begun.
     sent: Mutex<SentRows>,
-    /// The rows of others to them.
+    /// The rows that others have begun with agents here.
     opened: Mutex<OpenedRows>,
     events: Mutex<Events>,
 }
 
-/// An agent that messages are sealed to.
+/// An agent to which messages are sealed.
 pub(super) struct Peer {
     key: EncryptionPublicKey,
-    /// Under which certificate the key was stated; none for an agent of this process.
+    /// The owner of the certificate under which the key was stated; `None` for an agent of this process.
     stated: Option<VerifiedIdentity>,
     /// The row of each sender.
     rows: HashMap<String, SealedRow>,
 }
 
-/// Why there is no key of an agent.
+/// Why an agent has no usable key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoKey {
-    /// It has not stated one that is good now.
+    /// It has not stated a key that is valid now.
     #[error(transparent)]
     ForNow(NotSealed),
-    /// There will be none, or the one that is offered is not to be believed.
+    /// There will be none, or the offered key must not be believed.
     #[error(transparent)]
     Refused(NotSealed),
 }
@@ -101,7 +101,7 @@ impl From<NotSealed> for NoKey {
 }
 
 impl ProcessSealer {
-    /// The keys of the program's former life are read from its folder, if it has one.
+    /// Reads the keys of the program's former run from its folder, if it has one.
     pub(super) fn open(
         host: Arc<dyn Host>,
         trust: Arc<Trust>,
@@ -134,7 +134,7 @@ impl ProcessSealer {
         })
     }
 
-    /// The key to be stated under this certificate. It is on disk before it is stated.
+    /// The key to state under this certificate. It is on disk before it is stated.
     fn key_for(
         &self,
         certificate: &Certificate,
@@ -161,7 +161,7 @@ impl ProcessSealer {
         }
     }
 
-    /// Forgets the keys and secrets that are over. Returns whether the process has none that soon will be.
+    /// Forgets keys and secrets that are over. Returns whether the process has none that will be over soon.
     pub(super) fn forget(&self) -> bool {
         let mut is_idle = self.forget_groups();
         let present = Instant::now();
@@ -192,7 +192,7 @@ impl ProcessSealer {
             .is_some_and(|bus| bus.agent(agent).is_some())
     }
 
-    /// Seals a message with a key that is known and good.
+    /// Seals a message with a key that is known and valid.
     fn seal_now(
         &self,
         message: &AclMessage,
@@ -283,8 +283,8 @@ impl ProcessSealer {
         }
     }
 
-    /// Looks up with patience for an agent that is about to run: the platform may not know yet what it states. [`Waits`] bounds
-    /// the time for each agent.
+    /// Looks up with patience for an agent that is about to run, because the platform may not know its statement yet.
+    /// [`Waits`] limits the time for each agent.
     async fn patiently<T, F>(
         &self,
         agent: &str,
@@ -304,7 +304,7 @@ impl ProcessSealer {
             };
             if begun.elapsed() >= patience || !self.is_expected(agent).await {
                 if begun.elapsed() >= PAUSE {
-                    // The wait for others beside it counts, too: one process may have them all.
+                    // Waits for other agents at the same time count, too, because one process may have them all.
                     self.waits.lock().spend(agent, begun, Instant::now());
                 }
                 return Err(missing);
@@ -355,10 +355,10 @@ impl ProcessSealer {
         let found = self.patiently(receiver, Instant::now(), PATIENCE, look_up);
         let mut peer = found.await?;
         let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
-        // A letter to an absent agent always brings its secret, and its row is used once.
+        // A letter to an absent agent always contains its secret, and its row is used once.
         let sent = (kept.is_none() || peer.stated.is_some()).then_some(&self.sent);
         let sealed = peer.seal(message, sender, receiver, sent)?;
-        // The key of an absent agent is looked up for each message: the agent may come back.
+        // The key of an absent agent is looked up for each message, because the agent may come back.
         if peer.stated.is_some() {
             note(&mut self.peers.lock(), receiver, peer);
         }
@@ -366,7 +366,7 @@ impl ProcessSealer {
     }
 }
 
-/// Enters a peer. If there are too many, all others are looked up again.
+/// Adds a peer. If there are too many, all others must be looked up again.
 fn note(peers: &mut HashMap<String, Peer>, name: &str, peer: Peer) {
     if peers.len() >= MOST {
         peers.clear();
@@ -453,7 +453,7 @@ impl Sealer for ProcessSealer {
     }
 }
 
-/// The keys of a file; none if there is no file.
+/// The keys in a file; empty if there is no file.
 fn read(file: &Path) -> Result<Keyring, String> {
     match fs::read(file) {
         Ok(bytes) => {

@@ -1,47 +1,47 @@
-//! The messages of a mailbox that belong to no conversation, and an index of those that name one.
+//! The messages of a mailbox that belong to no conversation, and an index of those that name a conversation.
 
 use std::collections::hash_map::{Entry as Line, RandomState};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::{iter, mem};
 
-use super::entry::{Entry, IN_A_ROUND, Order, cost_of};
+use super::entry::{Entry, IN_A_ROUND, Order};
 use super::line::{Item, Row};
 use super::turns::Turns;
 use crate::message::ReceivedMessage;
 
-/// From this many waiting messages on, their senders take turns.
+/// The number of waiting messages from which their senders take turns.
 const CROWD: usize = 32;
-/// The most items that are moved to put a message before others.
+/// The most items that are moved to put a message in front of others.
 const FAR: usize = 1024;
-/// After so many messages in a row of one sender, its next ones become a row.
+/// The number of messages in succession from one sender after which its next ones form a row.
 pub(super) const SHORTEST_ROW: usize = 8;
-/// The messages for which the room of an ended row is kept.
+/// The room of an ended row is kept if it holds at most so many messages.
 const ROOM: usize = 1024;
-/// The messages with one conversation-id among which one is looked for. A conversation leaves few in the mailbox, and its
-/// other side must not make a look long.
+/// The most messages with one conversation-id that a search looks at. A conversation leaves few in the mailbox, and its
+/// peer must not make a search long.
 const LOOKED_AT: usize = 64;
 
-/// The queue of the messages that belong to no conversation, in the order in which they came. If many wait, their senders
-/// take turns; the messages of one sender stay in their order.
+/// The queue of the messages that belong to no conversation, in the order of their arrival. If many wait, their senders
+/// take turns; the messages of one sender stay in order.
 #[derive(Default)]
 pub(super) struct General {
     line: VecDeque<Item>,
-    /// The messages: those of rows, too.
+    /// The number of messages, including those in rows.
     count: usize,
-    /// The rows in the line.
+    /// The number of rows in the line.
     rows: usize,
-    /// The room of a row that has ended.
+    /// The room of an ended row, for the next one.
     room: VecDeque<ReceivedMessage>,
-    /// Somebody looks at single messages, until no message waits.
+    /// Whether somebody looks at single messages. Reset when no message waits.
     is_looked_at: bool,
-    /// Made when it is first asked. Boxed: many agents have no conversations.
+    /// Made on the first search by name. Boxed: many agents have no conversations.
     index: Option<Box<Index>>,
     /// The highest round of which a message was taken.
     round: u64,
-    /// The senders take turns, until no message waits.
+    /// Whether the senders take turns. Reset when no message waits.
     is_crowded: bool,
-    /// Made when it is first asked. Boxed: many mailboxes are never crowded.
+    /// Made at the first crowd. Boxed: many mailboxes are never crowded.
     turns: Option<Box<Turns>>,
 }
 
@@ -107,12 +107,12 @@ impl General {
         Order { turn, arrival }
     }
 
-    /// The turn of a message.
+    /// The turn of a message in a crowd.
     fn turn(&mut self, message: &ReceivedMessage, arrival: u64) -> u64 {
         let turns = self.turns.get_or_insert_default();
         if !self.is_crowded {
             self.is_crowded = true;
-            // There are rows only in a crowd.
+            // There are rows only in a crowd, so all items are single entries here.
             for entry in self.line.iter().filter_map(Item::entry) {
                 turns.take(&entry.message, entry.order.round(), 1);
             }
@@ -128,7 +128,7 @@ impl General {
         if place.min(length - place) <= FAR {
             return turn;
         }
-        // Its sender has many messages before it in any case.
+        // The move would be too far. The message goes to the end, since its sender has many messages before it in any case.
         self.turns
             .as_mut()
             .map_or(turn, |it| it.take(message, last, 1))
@@ -164,7 +164,7 @@ impl General {
         }
     }
 
-    /// Adds a row of these messages, of which the first one has this order. Returns whether it is the last item.
+    /// Adds a row of these messages; `order` is that of the first. Returns whether the row is the last item.
     fn begin_row(
         &mut self,
         order: Order,
@@ -189,13 +189,13 @@ impl General {
         is_last
     }
 
-    /// Whether messages may be in rows: single ones are kept for those who look at them, and in quiet mailboxes.
+    /// Whether messages may be in rows. They are single in quiet mailboxes, and for readers that look at single messages.
     #[inline]
     pub(super) fn takes_rows(&self) -> bool {
         self.is_crowded && !self.is_looked_at && self.index.is_none()
     }
 
-    /// Adds messages of one sender, of which the first one comes as the `arrival`th.
+    /// Adds messages of one sender; the first of them is the `arrival`th message.
     pub(super) fn push_row(
         &mut self,
         messages: impl ExactSizeIterator<Item = ReceivedMessage>,
@@ -225,23 +225,24 @@ impl General {
     /// Takes out the entry whose turn it is.
     #[inline]
     pub(super) fn pop_front(&mut self) -> Option<Entry> {
-        let entry = match self.line.front_mut()? {
-            Item::Row(row) => {
-                let entry = row.pop()?;
-                self.go_on();
-                entry
-            }
-            Item::One(_) => self.line.pop_front().and_then(Item::into_entry)?,
-        };
-        self.count -= 1;
-        self.taken(entry.order.round());
-        if let Some(index) = &mut self.index {
-            index.remove(&entry);
+        // An entry is large, so it is moved only once, at the end.
+        let front = self.line.front()?;
+        let order = front.order();
+        // There are no rows while there is an index.
+        if let (Some(index), Item::One(entry)) = (&mut self.index, front) {
+            index.remove(entry);
         }
-        Some(entry)
+        self.count -= 1;
+        self.taken(order.round());
+        if let Some(Item::Row(row)) = self.line.front_mut() {
+            let entry = row.pop();
+            self.go_on();
+            return entry;
+        }
+        self.line.pop_front().and_then(Item::into_entry)
     }
 
-    /// Messages of the first row were taken: its other messages may have their turn later.
+    /// Puts the first row, of which messages were taken, where its next message has its turn.
     #[inline]
     fn go_on(&mut self) {
         let Some(Item::Row(row)) = self.line.front() else {
@@ -264,8 +265,8 @@ impl General {
         }
     }
 
-    /// If it is the turn of a row, takes out those of its messages that have their turn before all others, at most
-    /// `most`. Returns their window and what they cost.
+    /// If a row has its turn, takes out those of its messages that come before all others, at most `most`. Returns
+    /// their window and their cost.
     pub(super) fn pop_row(
         &mut self,
         out: &mut Vec<ReceivedMessage>,
@@ -275,25 +276,22 @@ impl General {
         let Item::Row(row) = self.line.front_mut()? else {
             return None;
         };
-        // It is the row's turn, so its first message comes before all others.
+        // The row has its turn, so its first message comes before all others.
         let before = next.map_or(row.len(), |next| row.count_before(next).max(1));
         let count = most.min(before);
         if count == 0 {
             return None;
         }
         let (window, last) = (row.window(), row.order().after(count as u64 - 1));
-        let cost = row.drain(count).fold(0, |cost, message| {
-            let cost = cost + u64::from(cost_of(&message));
-            out.push(message);
-            cost
-        });
+        let cost = row.cost(count);
+        out.extend(row.drain(count));
         self.count -= count;
         self.go_on();
         self.taken(last.round());
         Some((window, cost))
     }
 
-    /// Takes out an entry out of its turn. Its place is one of those that [`iter`](Self::iter) showed.
+    /// Takes out an entry before its turn. `place` is one that [`iter`](Self::iter) showed.
     pub(super) fn remove(&mut self, place: usize) -> Option<Entry> {
         self.unroll();
         let entry = self.line.remove(place)?.into_entry()?;
@@ -313,13 +311,13 @@ impl General {
             self.is_looked_at = false;
             if self.is_crowded {
                 self.is_crowded = false;
-                // Conversations may hold messages of the last round.
+                // Conversations may hold messages of the last round that was given.
                 self.round = self.turns.as_mut().map_or(self.round, |it| it.end());
             }
         }
     }
 
-    /// Makes an entry of each message in rows.
+    /// Turns each message in a row into an entry of its own.
     fn unroll(&mut self) {
         if self.rows > 0 {
             let all = self.take();

@@ -35,7 +35,7 @@ impl Item {
     }
 }
 
-/// Messages of which each came next after the one before it, and has the next turn. Mostly, one sender sent them.
+/// Messages that came, and have their turns, directly one after the other. Mostly, one sender sent them.
 pub(super) struct Row {
     /// The order of the first message.
     order: Order,
@@ -95,6 +95,12 @@ impl Row {
         })
     }
 
+    /// The cost of the first `count` messages.
+    pub(super) fn cost(&self, count: usize) -> u64 {
+        let messages = self.messages.iter().take(count);
+        messages.map(|message| u64::from(cost_of(message))).sum()
+    }
+
     /// Takes the first `count` messages out.
     pub(super) fn drain(&mut self, count: usize) -> impl Iterator<Item = ReceivedMessage> {
         self.order = self.order.after(count as u64);
@@ -105,7 +111,7 @@ impl Row {
     pub(super) fn count_before(&self, next: Order) -> usize {
         let until = |round: u64| (round * IN_A_ROUND).saturating_sub(self.order.turn);
         let round = next.round();
-        // Of its messages in that round, those that came before.
+        // The messages of that round that came earlier.
         let arrived = next.arrival.saturating_sub(self.order.arrival);
         let before = arrived.clamp(until(round), until(round + 1));
         usize::try_from(before).map_or(self.len(), |before| before.min(self.len()))

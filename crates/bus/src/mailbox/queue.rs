@@ -19,7 +19,7 @@ use crate::message::ReceivedMessage;
 use crate::moment::Moment;
 use crate::tap::{Arrival, Tap};
 
-/// The failure notices that are kept for an agent that does not read them, before its sends are refused.
+/// The number of unread failure notices at which the agent's sends are refused.
 pub(super) const UNREAD_NOTICES: usize = 4_096;
 
 pub(super) struct Inner {
@@ -29,21 +29,19 @@ pub(super) struct Inner {
     pub(super) conversations: Option<Box<Table>>,
     /// The mailbox in which the conversations go on.
     pub(super) successor: Option<Arc<Shared>>,
-    /// How many messages have come.
+    /// The number of messages that have come.
     pub(super) arrivals: u64,
-    /// The bytes of all messages, those of conversations included.
+    /// The bytes of all messages, including those of conversations.
     pub(super) bytes: usize,
     pub(super) notices: usize,
     pub(super) closed: Option<Closed>,
-    /// The failure notices that have come since the mailbox rests, if it does.
-    pub(super) at_rest: Option<Vec<ReceivedMessage>>,
     pub(super) reader: Option<Waker>,
     pub(super) hook: Option<Hook>,
-    /// The reader has found the mailbox empty and wants to be told of the next message.
+    /// Whether the reader has found the mailbox empty and wants to be told of the next message.
     pub(super) hook_armed: bool,
     /// When the first of the kept messages expires. An expired message must not be delivered.
     pub(super) first_expiry: Option<Moment>,
-    /// How often the queue was changed by others than the reader, except at its end.
+    /// How often somebody other than the reader changed the queue, except at its end.
     pub(super) sweeps: u64,
     /// The notices for listeners of kept messages, to be given once the lock is released.
     pub(super) settled: Vec<(Kept, KeptOutcome)>,
@@ -51,6 +49,12 @@ pub(super) struct Inner {
     pub(super) windows: Option<Box<Windows>>,
     /// The tap of the agent's bus, and the agent's name.
     pub(super) tap: Option<(Arc<Tap>, Arc<str>)>,
+    /// The failure notices that have come since the mailbox came to rest; `None` if it is not at rest.
+    #[expect(
+        clippy::box_collection,
+        reason = "every agent has a mailbox, and few mailboxes come to rest"
+    )]
+    pub(super) at_rest: Option<Box<Vec<ReceivedMessage>>>,
 }
 
 pub(super) struct Shared {
@@ -64,7 +68,7 @@ pub(super) struct Shared {
     pub(super) is_barred: AtomicBool,
 }
 
-/// The callback for messages of this process that an agent has left unread for good, oldest first.
+/// The callback for messages of this process that an agent will never read, oldest first.
 pub(crate) type UnreadSink = Box<dyn Fn(Vec<ReceivedMessage>) + Send + Sync>;
 
 impl Inner {
@@ -95,7 +99,7 @@ impl Inner {
         self.enter(message, cost, window, receipt, wake);
     }
 
-    /// Puts messages in, and leaves none in `messages`. Many in a row of one sender become one entry.
+    /// Puts messages in, and leaves none in `messages`. Many messages in succession from one sender become one entry.
     pub(super) fn put_all(
         &mut self,
         messages: &mut Vec<ReceivedMessage>,
@@ -137,16 +141,19 @@ impl Inner {
         if let Some(windows) = &mut self.windows {
             windows.put(window, cost);
         }
-        // It fits into memory.
+        // The messages are in memory, so their size is a `usize`.
         self.bytes += cost as usize;
         self.wake_reader(wake);
     }
 
     /// Takes the next message out.
     pub(super) fn take_next(&mut self, limits: &MailboxLimits) -> Option<ReceivedMessage> {
-        let entry = self.queue.pop_front()?;
-        self.settle(&entry, limits);
-        Some(entry.message)
+        // An entry is large, so it is settled where it lies.
+        let next = self.queue.pop_front();
+        if let Some(entry) = &next {
+            self.settle(entry, limits);
+        }
+        next.map(|entry| entry.message)
     }
 
     /// Takes up to `most` messages out, in their order.
@@ -259,7 +266,7 @@ impl Inner {
         self.sweeps += u64::from(has_changed);
     }
 
-    /// Puts messages that a conversation leaves into the queue, each where it would be if there had been no conversation.
+    /// Puts messages that a conversation leaves unread into the queue, where they would be without the conversation.
     pub(super) fn put_back(&mut self, unread: VecDeque<Entry>, wake: &mut Wake) {
         if unread.is_empty() {
             return;
@@ -281,13 +288,14 @@ impl Inner {
         entries
     }
 
-    /// The number of waiting messages, those of conversations included.
+    /// The number of waiting messages, including those of conversations.
     pub(super) fn waiting(&self) -> usize {
         let queued = self.conversations.as_ref().map_or(0, |it| it.queued);
         self.queue.len() + queued
     }
 
-    /// Takes late messages out of the accounts. For their writers they count as taken.
+    /// Takes late messages out of the accounts. Their writers see them as taken.
+    #[inline]
     fn settle_dropped(&mut self, limits: &MailboxLimits) {
         if let Some(table) = &mut self.conversations
             && !table.dropped.is_empty()
@@ -296,6 +304,18 @@ impl Inner {
                 self.settle(&entry, limits);
             }
         }
+    }
+
+    /// Whether there are notices for listeners.
+    #[inline]
+    fn has_news(&self) -> bool {
+        let windows = self.windows.as_ref();
+        !self.settled.is_empty() || windows.is_some_and(|it| !it.news.is_empty())
+    }
+
+    fn take_news(&mut self) -> (Vec<(Kept, KeptOutcome)>, Vec<News>) {
+        let news = self.windows.as_mut().map(|it| mem::take(&mut it.news));
+        (mem::take(&mut self.settled), news.unwrap_or_default())
     }
 
     /// The reader took an entry out.
@@ -377,30 +397,21 @@ impl Shared {
         inner.bytes < self.limits.bytes && inner.waiting() < self.limits.messages
     }
 
-    /// Takes messages under the lock with `take`, then tells the waiting writers of the room.
+    /// Takes messages with `take` under the lock, then tells the waiting writers that there is room.
     pub(super) fn take<T>(&self, take: impl FnOnce(&mut Inner) -> T) -> T {
-        let (taken, news, settled, room) = {
-            let mut inner = self.inner.lock();
-            let notices = inner.notices;
-            inner.sweep(&self.limits);
-            let taken = take(&mut inner);
-            inner.settle_dropped(&self.limits);
-            if notices >= UNREAD_NOTICES && inner.notices < UNREAD_NOTICES && inner.closed.is_none()
-            {
-                self.is_barred.store(false, Ordering::Relaxed);
-            }
-            let news = inner
-                .windows
-                .as_mut()
-                .map(|windows| mem::take(&mut windows.news));
-            let settled = mem::take(&mut inner.settled);
-            (taken, news, settled, self.has_room(&inner))
-        };
-        for (kept, outcome) in settled {
-            kept.listener.settled(kept.number, outcome);
+        let mut inner = self.inner.lock();
+        let notices = inner.notices;
+        inner.sweep(&self.limits);
+        let taken = take(&mut inner);
+        inner.settle_dropped(&self.limits);
+        if notices >= UNREAD_NOTICES && inner.notices < UNREAD_NOTICES && inner.closed.is_none() {
+            self.is_barred.store(false, Ordering::Relaxed);
         }
-        for news in news.into_iter().flatten() {
-            news.tell();
+        let news = inner.has_news().then(|| inner.take_news());
+        let room = self.has_room(&inner);
+        drop(inner);
+        if let Some((settled, news)) = news {
+            News::tell_all(settled, news);
         }
         if room {
             self.gate.open();
@@ -408,7 +419,7 @@ impl Shared {
         taken
     }
 
-    /// Puts messages in under the lock with `put`, then wakes the readers that wait for them.
+    /// Puts messages in with `put` under the lock, then wakes the readers that wait for them.
     #[inline]
     pub(super) fn put<T>(&self, put: impl FnOnce(&mut Inner, &mut Wake) -> T) -> T {
         let mut wake = Wake::default();
@@ -420,8 +431,8 @@ impl Shared {
         done
     }
 
-    /// Hands messages that will never be read to the parts that can tell the senders: those that are in here, behind
-    /// `rested`.
+    /// Hands messages that will never be read to those who can tell the senders: first `rested`, then the messages in
+    /// the mailbox.
     pub(super) fn give_back(&self, rested: Vec<Entry>) {
         let (here, elsewhere) = {
             let mut guard = self.inner.lock();

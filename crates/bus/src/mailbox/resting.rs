@@ -9,17 +9,17 @@ use super::windows::NO_WINDOW;
 use super::{Closed, Mailbox, MailboxLimits, MailboxSender};
 use crate::message::ReceivedMessage;
 
-/// The mailbox of an agent that is being moved. The bus knows its messages, and who wrote them, until the outcome of the
-/// move is known: the agent has them [elsewhere](Self::carried), or goes on [here](crate::Bus::attach_again). Meanwhile it
-/// still takes notices about messages of the agent that failed.
+/// The mailbox of an agent that is being moved. The bus keeps its messages, and knows who wrote them, until the outcome
+/// of the move is known: either the agent has them [elsewhere](Self::carried), or it goes on
+/// [here](crate::Bus::attach_again). Meanwhile the mailbox still takes failure notices about messages of the agent.
 ///
 /// If this value is dropped, the agent has ended: the messages go back to their senders.
 #[must_use = "the messages go back to their senders if this is dropped"]
 pub struct RestingMailbox {
     shared: Arc<Shared>,
-    /// They still count in the accounts.
+    /// The unread messages, which still count in the accounts.
     entries: Vec<Entry>,
-    /// Those of the notices that the agent takes along.
+    /// The notices that the agent takes along.
     notices: Vec<ReceivedMessage>,
 }
 
@@ -28,7 +28,7 @@ impl Mailbox {
     /// are on disk, and find the agent in its new place.
     pub fn rest(self) -> RestingMailbox {
         let shared = self.shared.clone();
-        shared.inner.lock().at_rest = Some(Vec::new());
+        shared.inner.lock().at_rest = Some(Box::default());
         shared.close(Closed::Moving);
         let entries = shared.take(|inner| {
             let (kept, mut entries): (Vec<_>, Vec<_>) = inner
@@ -50,29 +50,29 @@ impl Mailbox {
         }
     }
 
-    /// Closes the mailbox and returns the messages in it and in its conversations, in order, to be carried with the agent to another process.
-    /// The senders' buses send later messages after the agent.
+    /// Closes the mailbox and returns the messages in it and in its conversations, in order, for another process to
+    /// which the agent moves. The senders' buses send later messages after the agent.
     pub fn drain(self) -> Vec<ReceivedMessage> {
         self.rest().carried()
     }
 }
 
 impl RestingMailbox {
-    /// The messages that the agent has not read, in order. Notices that came since it rests are left out until they are
-    /// [taken along](Self::take_notices_along).
+    /// The messages that the agent has not read, in order. They include notices that came since the mailbox came to
+    /// rest only after [`take_notices_along`](Self::take_notices_along).
     pub fn messages(&self) -> impl Iterator<Item = &ReceivedMessage> {
         let messages = self.entries.iter().map(|entry| &entry.message);
         messages.chain(&self.notices)
     }
 
-    /// Adds the failure notices that have come since the agent rests to the messages that it takes along.
+    /// Adds the failure notices that have come since the mailbox came to rest to the messages that the agent takes along.
     pub fn take_notices_along(&mut self) {
         if let Some(notices) = &mut self.shared.inner.lock().at_rest {
             self.notices.append(notices);
         }
     }
 
-    /// The agent has these messages in its new place. Here, its conversations are over.
+    /// The agent has these messages in its new place. Its conversations here are over.
     pub fn carried(mut self) -> Vec<ReceivedMessage> {
         let entries = mem::take(&mut self.entries);
         let notices = mem::take(&mut self.notices);
@@ -118,8 +118,8 @@ impl Drop for RestingMailbox {
 }
 
 impl MailboxSender {
-    /// The agent goes on with this mailbox, which nobody else knows yet. The messages and notices of the former one, their
-    /// windows and the agent's conversations go into it.
+    /// The agent goes on with this mailbox, which nobody else knows yet. It takes over the messages, notices, windows
+    /// and conversations of the former mailbox.
     pub fn resume(&self, mut resting: RestingMailbox) {
         let mut old = resting.shared.inner.lock();
         self.shared.put(|inner, wake| {
@@ -141,20 +141,20 @@ impl MailboxSender {
                 } = entry;
                 inner.enter(message, cost, window, receipt, wake);
             }
-            for notice in mem::take(&mut resting.notices).into_iter().chain(late) {
+            for notice in mem::take(&mut resting.notices).into_iter().chain(*late) {
                 inner.put(notice, NO_WINDOW, None, wake);
             }
             if let Some(table) = &mut inner.conversations {
                 table.wake_all(wake);
             }
-            // The late ones among the messages were dropped.
+            // The late messages among them were dropped.
             wake.dropped = true;
         });
     }
 }
 
 impl Inner {
-    /// Tells a writer that keeps its message that the agent has it. Nobody else delivers it again, or answers it.
+    /// Tells a writer that keeps its message that the agent has it, so that nobody else delivers or answers it.
     fn settle_receipt(&mut self, entry: &mut Entry, limits: &MailboxLimits) {
         if let Some(receipt) = entry.receipt.take()
             && let Some(windows) = &mut self.windows

@@ -1,15 +1,16 @@
-//! The accounts of the windows of a mailbox. A writer that closes its window leaves its unread messages to the next one.
+//! The accounts of the windows of a mailbox. When a writer closes its window, its unread messages count against its next one.
 
 use std::sync::Arc;
 
 use super::{MailboxLimits, WindowListener};
 use crate::credit::WindowCredit;
+use crate::letter::{Kept, KeptOutcome};
 use crate::message::ReceivedMessage;
 
-/// The smallest allowance a writer from another process gets, however many there are.
+/// The smallest allowance that a writer of another process gets, however many writers there are.
 const SMALLEST_WINDOW: u64 = 16 << 10;
-/// The largest allowance. The messages under way at a time should fit into a processor's cache. This much is also
-/// enough to keep a connection between machines near each other busy.
+/// The largest allowance. The messages under way at a time should fit into a processor's cache. This allowance is also
+/// enough to keep a connection between nearby machines busy.
 const LARGEST_WINDOW: u64 = 1 << 20;
 /// Marks an entry that no window pays for.
 pub(super) const NO_WINDOW: u32 = u32::MAX;
@@ -20,11 +21,11 @@ pub(super) struct WindowSlot {
     pub(super) listener: Arc<dyn WindowListener>,
     pub(super) tag: u64,
     credit: WindowCredit,
-    /// The bytes that counted against the window when it was opened: the unread ones of the writer's former windows.
+    /// The bytes that counted against the window when it was opened: the unread bytes of the writer's former windows.
     inherited: u64,
-    /// The bytes of its messages that the reader has not taken.
+    /// The bytes of the window's messages that the reader has not taken.
     unread: u64,
-    /// A closed window keeps its place until its messages are taken. They count against the writer's next window.
+    /// A closed window keeps its place until its messages are taken, because they count against the writer's next window.
     pub(super) is_open: bool,
 }
 
@@ -48,6 +49,18 @@ pub(super) enum WindowNews {
 }
 
 impl News {
+    /// Gives all notices, first those for listeners of kept messages.
+    // Not inlined: notices are rare, and the code would slow down each look into a mailbox.
+    #[inline(never)]
+    pub(super) fn tell_all(settled: Vec<(Kept, KeptOutcome)>, news: Vec<Self>) {
+        for (kept, outcome) in settled {
+            kept.listener.settled(kept.number, outcome);
+        }
+        for news in news {
+            news.tell();
+        }
+    }
+
     pub(super) fn tell(self) {
         match self.what {
             WindowNews::Widened { tag, limit } => self.listener.widened(tag, limit),
@@ -90,7 +103,7 @@ impl Windows {
                 self.slots.len() - 1
             }
         };
-        // A mailbox has fewer than 2^32 - 1 windows: an open one belongs to a link of its own, and a closed one to messages.
+        // A mailbox has fewer than 2^32 - 1 windows: each open one belongs to a link, and each closed one to unread messages.
         let index = u32::try_from(index).unwrap_or(NO_WINDOW);
         (index, size.saturating_sub(inherited))
     }

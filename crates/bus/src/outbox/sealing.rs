@@ -1,4 +1,4 @@
-//! Messages that their sender seals, for each receiver alone.
+//! Messages that their sender seals, for each receiver separately.
 
 use sealbus_fipa::AclMessage;
 
@@ -17,7 +17,7 @@ impl Outbox {
             || self.bus.seals(self.agent.name(), receiver)
     }
 
-    /// The message, sealed to `receiver`. `kept`: as for [`Sealer::seal`](crate::Sealer::seal).
+    /// Seals the message to `receiver`. `kept`: as for [`Sealer::seal`](crate::Sealer::seal).
     pub(super) async fn sealed(
         &self,
         message: &AclMessage,
@@ -32,13 +32,15 @@ impl Outbox {
         sealed.map_err(|reason| self.not_sealed(receiver, reason))
     }
 
-    /// Sends a message to one receiver, sealed, without waiting. `false`: the receiver's key must be looked up.
+    /// Seals a message to one receiver and sends it, without waiting. Returns false if the receiver's key must be looked up.
+    // Not inlined: it would make `try_finish` longer for all other messages.
+    #[inline(never)]
     pub(super) fn attempt_sealed(
         &self,
         message: &AclMessage,
         receiver: &str,
     ) -> Result<bool, NotAccepted> {
-        // The sealed message does not show on whose behalf it asks.
+        // The sealed message does not show on whose behalf it asks, so this is checked here.
         self.check_for(message, receiver)
             .map_err(NotAccepted::Failed)?;
         let sealed = match self.bus.sealer() {
@@ -56,7 +58,7 @@ impl Outbox {
         Ok(true)
     }
 
-    /// The sealed message does not show on whose behalf it asks.
+    /// A parcel with a sealed message, which does not show on whose behalf it asks.
     pub(super) fn sealed_parcel<'a>(
         &'a self,
         sealed: &'a SealedMessage,

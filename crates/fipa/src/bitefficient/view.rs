@@ -26,7 +26,7 @@ impl<'a> View<'a> {
         Self { bytes, layout }
     }
 
-    /// With the end mark.
+    /// The length of the message in bytes, with the end mark.
     pub(crate) fn length(&self) -> usize {
         self.layout.end as usize
     }
@@ -104,6 +104,11 @@ impl<'a> View<'a> {
 
     pub(crate) fn reply_by(&self) -> Option<DateTime> {
         self.at(Parameter::ReplyBy)?.date_time().ok()
+    }
+
+    #[inline]
+    pub(crate) fn has_user_defined(&self) -> bool {
+        self.layout.first_user_defined != 0
     }
 
     pub(crate) fn user_defined(&self) -> UserDefinedView<'a> {

@@ -71,7 +71,8 @@ impl<'a> AclMessageRef<'a> {
         }
     }
 
-    /// The length in bytes of an encoded message, which looks at parameters may search to its end; `None` of an owned one.
+    /// The length in bytes of an encoded message. A look-up of a parameter may search all of it. `None` for an owned
+    /// message.
     #[inline]
     pub fn encoded_length(&self) -> Option<usize> {
         match self.0 {
@@ -81,8 +82,8 @@ impl<'a> AclMessageRef<'a> {
         }
     }
 
-    /// Of a message in the bit-efficient encoding with content of bytes: the bytes before the parameter of the content, the
-    /// content, and the bytes behind it up to the end of the message.
+    /// The bytes before the parameter of the content, the content, and the bytes behind it up to the end of the message.
+    /// `None` unless the message is in the bit-efficient encoding and its content is bytes.
     pub fn around_content(&self) -> Option<[&'a [u8]; 3]> {
         match self.0 {
             Source::BitEfficient(view) => view.around_content(),
@@ -99,7 +100,7 @@ impl<'a> AclMessageRef<'a> {
         }
     }
 
-    /// The intended receiver.
+    /// The intended receivers.
     pub fn receivers(&self) -> Aids<'a> {
         self.aids(Parameter::Receiver)
     }
@@ -176,6 +177,16 @@ impl<'a> AclMessageRef<'a> {
             Source::Owned(message) => message.reply_by,
             Source::BitEfficient(view) => view.reply_by(),
             Source::String(view) => view.reply_by(),
+        }
+    }
+
+    /// Whether there are user-defined parameters. Costs less than a look at the first one.
+    #[inline]
+    pub fn has_user_defined(&self) -> bool {
+        match &self.0 {
+            Source::Owned(message) => !message.user_defined.is_empty(),
+            Source::BitEfficient(view) => view.has_user_defined(),
+            Source::String(view) => view.user_defined().next().is_some(),
         }
     }
 
