@@ -47,14 +47,15 @@ BACKLOG = 256
 
 
 def draft(act: Performative, body: object = None) -> AclMessage:
-    """A message for a conversation to complete. An :class:`AclMessage` gives its content, and more such as an ontology."""
+    """A message, which a conversation completes. An :class:`AclMessage` as `body` gives its content, and more such as an
+    ontology."""
     if isinstance(body, AclMessage):
         return body.replace(performative=act)
     return AclMessage(act) if body is None else AclMessage(act, body=body)
 
 
 def reason_text(reason: str) -> str:
-    """A reason as the content of a message: truncated, and only with characters that a message can have."""
+    """A reason as the content of a message: truncated, and without characters that a message cannot have."""
     return reason[:REASON_LIMIT].encode(errors="replace").decode()
 
 
@@ -91,7 +92,7 @@ class Conversation:
         raise NotImplementedError
 
     def _lost(self, receiver: str) -> None:
-        """A message was not delivered to this agent."""
+        """Notes that a message was not delivered to this agent."""
         raise NotImplementedError
 
     def _advance(self) -> None:
@@ -115,7 +116,7 @@ class Conversation:
         self.wake()
 
     def _next(self) -> Message | None:
-        # In vain, it makes the queue tell of the next message.
+        # If the queue is empty, this makes it report its next message.
         if self._queue is None or self._life.moving is not None or not (self._is_over or self._has_room()):
             return None
         return self._queue.try_next()
@@ -130,13 +131,13 @@ class Conversation:
                 else:
                     self._lost(lost[0])
         except SealbusError as problem:
-            # The agent has left. Tasks that wait for the conversation learn it.
+            # The agent has left. The tasks that wait for the conversation are told.
             log.debug("%s: a conversation ends: %s", self._life.name, problem)
         self._note_change()
 
     def _judge(self, received: str | _sealbus.Refused, message: Message) -> str | None:
-        """The meaning of a message in the protocol; None if the protocol does not allow it. Then it is answered, if the
-        standard says so."""
+        """The meaning of a message in the protocol; None if the protocol does not allow the message. This then answers
+        it, if the standard says so."""
         if isinstance(received, str):
             return received
         self.refused_messages += 1
@@ -148,14 +149,21 @@ class Conversation:
         return None
 
     def _post(self, messages: Iterable[AclMessage]) -> None:
-        """Sends messages without a wait for room at the receivers."""
+        """Sends messages without a wait for room at the receivers. If the agent is being moved, they are sent when it is known
+        that it stays."""
+        moving = self._life.moving
+        if moving is not None:
+            # Conversations do not move, and their agent cannot send meanwhile.
+            waiting = list(messages)
+            moving.add_done_callback(lambda _: self._post(waiting))
+            return
         for message in messages:
             with suppress(SealbusError):
                 self._life.post(message)
 
     async def _send(self, messages: Iterable[AclMessage], patience: float | None) -> None:
-        """Sends messages. Receivers without room hold up no others: all wait together, at most `patience` seconds; None for as
-        long as it takes."""
+        """Sends messages. A receiver without room does not hold up the others. Waits for room at most `patience` seconds; None
+        waits without end."""
         life = self._life
         self._keep_time()
         rests: list[Unsent] = []
@@ -173,7 +181,7 @@ class Conversation:
     # ----- time
 
     def _time(self) -> float:
-        """Seconds since 1970. No change of the system's time since the conversation began disturbs it."""
+        """Seconds since 1970. A change of the system's time during the conversation has no effect."""
         return self._zero + self._life.clock.now()
 
     def _now(self) -> int:
@@ -196,14 +204,14 @@ class Conversation:
             self._timer.cancel()
         self._timer, self._timer_for = None, deadline
         if deadline is not None:
-            # A moment later, so that the deadline has passed by then however the clock is rounded.
+            # A moment later, so that the deadline has passed even if the clock is rounded.
             delay = max(0.0, deadline / 1000 - self._time()) + 0.001
             self._timer = self._life.clock.call_later(delay, self._pass_deadline)
 
     def _pass_deadline(self) -> None:
         self._timer = self._timer_for = None
         if self._life.moving is not None:
-            # The agent can send again when it is known where it goes on.
+            # The agent can send again when it is known where it continues.
             self._life.moving.add_done_callback(lambda _: self._pass_deadline())
         elif not self._is_over:
             self._advance()
@@ -231,7 +239,7 @@ class Conversation:
             await asyncio.shield(self._changed)
 
     def _close(self) -> None:
-        """Ends the conversation here. It remains only if its program wants late messages."""
+        """Ends the conversation on this side. It remains only if its program wants late messages."""
         self._is_over = True
         if self.late is None:
             self.forget()
@@ -283,8 +291,8 @@ class InitiatorConversation(Conversation):
         return [branch.agent for branch in self._opened.branches if branch.outcome == "undeliverable"]
 
     async def _begin(self, opening: AclMessage, timeout: float | None, is_whole: bool = False) -> None:
-        """Opens the conversation with this message, to answer within `timeout` seconds; with `is_whole`, the conversation ends
-        then, too."""
+        """Opens the conversation with this message, which must be answered within `timeout` seconds. With `is_whole`, the
+        whole conversation ends at that time."""
         life = self._life
         participants = await agents_of(life, self._to)
         self._zero = life.clock.time() - life.clock.now()
@@ -314,12 +322,12 @@ class InitiatorConversation(Conversation):
         await self._send(self._opened.send(message, self._now(), agents), timeout)
 
     async def _send(self, messages: Iterable[AclMessage], patience: float | None) -> None:
-        # The deadline tells of agents that have had no room.
+        # The deadline reports agents that had no room.
         with suppress(AnswerNotTaken):
             await super()._send(messages, patience)
 
     def _tell(self, act: Performative, body: object = None, to: Iterable[AID] | None = None) -> None:
-        """As :meth:`_say`, without waiting."""
+        """Like :meth:`_say`, without waiting."""
         agents = None if to is None else list(to)
         self._post(self._opened.send(draft(act, body), self._now(), agents))
 

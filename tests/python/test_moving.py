@@ -103,17 +103,8 @@ WAYS: dict[str, Callable[[Mover], Coroutine[Any, Any, object]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_task_waits_until_it_is_known_where_its_agent_goes_on(
-    platform: Platform, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    class Ben(Agent):
-        @on_request()
-        async def work(self, request: Message) -> str:
-            return "done"
-
-    await platform.start(Ben("ben"))
-    mover = await platform.start(Mover("mover"))
+def journey(platform: Platform, monkeypatch: pytest.MonkeyPatch, mover: Agent) -> tuple[asyncio.Event, asyncio.Event]:
+    """A move of this agent, which fails in the end. Returns whether the agent is away, and whether it may go on."""
     life, handle = mover._living, mover._living.handle
     is_away, may_go_on = asyncio.Event(), asyncio.Event()
     call = platform.pump.call
@@ -129,6 +120,22 @@ async def test_a_task_waits_until_it_is_known_where_its_agent_goes_on(
         return False
 
     monkeypatch.setattr(platform.pump, "call", hold)
+    return is_away, may_go_on
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_task_waits_until_it_is_known_where_its_agent_goes_on(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    class Ben(Agent):
+        @on_request()
+        async def work(self, request: Message) -> str:
+            return "done"
+
+    await platform.start(Ben("ben"))
+    mover = await platform.start(Mover("mover"))
+    life = mover._living
+    is_away, may_go_on = journey(platform, monkeypatch, mover)
     async with asyncio.timeout(60):
         freeze(mover)
         await is_away.wait()
@@ -139,6 +146,38 @@ async def test_a_task_waits_until_it_is_known_where_its_agent_goes_on(
         may_go_on.set()
         await task
     assert life.failure is None and not life.is_stopping
+
+
+async def test_a_conversation_that_ends_during_a_move_takes_leave_when_its_agent_stays(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_begun, is_cut_off = asyncio.Event(), asyncio.Event()
+
+    class Ben(Agent):
+        @on_request()
+        async def work(self, request: Message) -> str:
+            has_begun.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                is_cut_off.set()
+            return "done"
+
+    await platform.start(Ben("ben"))
+    mover = await platform.start(Agent("mover"))
+    is_away, may_go_on = journey(platform, monkeypatch, mover)
+    async with asyncio.timeout(60):
+        task = mover.create_task(mover.request_action("x", to="ben")._ask())
+        await has_begun.wait()
+        freeze(mover)
+        await is_away.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert not is_cut_off.is_set()
+        may_go_on.set()
+        # Ben gets the `cancel`.
+        await is_cut_off.wait()
+    assert mover._living.failure is None
 
 
 async def test_an_agent_tells_names_wherever_it_is(platform: Platform) -> None:

@@ -1,4 +1,4 @@
-//! How a node joins, and comes back.
+//! How a node joins the platform, and comes back to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,10 @@ use sealbus_seal::tls::{CertificateSource, TlsError};
 use sealbus_seal::token::Token;
 use sealbus_seal::{CertificateChain, CertificateError, Credential, KeyPair};
 
-/// How often a node that is still starting reports that it is there.
+/// How often a starting node reports that it is there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+/// The most reasons for waiting that a node logs while it comes back.
+const MOST_REASONS: usize = 8;
 
 fn chain_of(joined: &Joined) -> Result<CertificateChain, CertificateError> {
     CertificateChain::new(
@@ -59,7 +61,7 @@ pub(crate) async fn come_back(
     joined(*enrolment.ask(ask::Return { statement }).await?, key)
 }
 
-/// Whether the node's own certificate is to be renewed.
+/// Whether the node's own certificate must be renewed.
 pub(crate) fn renewal_due(shared: &Shared) -> bool {
     let certificate = shared.credential.load().certificate();
     certificate.map_or(true, |it| it.is_renewal_due(timestamp(now())))
@@ -80,7 +82,7 @@ pub(crate) async fn return_by_enrolment(
     Ok(joined)
 }
 
-/// Uses a new certificate from now on, even if the disk is full. A node that asked for another one again and again would
+/// Uses a new certificate from now on, even if the disk is full: a node that repeatedly asked for another one would
 /// fill the issuance log.
 fn take_on(
     shared: &Shared,
@@ -99,8 +101,8 @@ fn take_on(
     Ok(())
 }
 
-/// Waits for `work`, which may take long on a slow disk. Meanwhile the node comes back to the Master again and again.
-/// Otherwise the Master would give it up while it starts, and place its agents elsewhere.
+/// Waits for `work`, which may take long on a slow disk. Meanwhile the node keeps coming back to the Master, which
+/// would otherwise give it up and place its agents elsewhere.
 pub(crate) async fn while_coming_back<T>(
     work: impl Future<Output = T>,
     enrolment: &Enrolment,
@@ -110,7 +112,7 @@ pub(crate) async fn while_coming_back<T>(
     let signs = async {
         loop {
             tokio::time::sleep(SIGN_OF_LIFE).await;
-            // The Master must hear of the node. The certificate that comes with the answer is not needed.
+            // The Master must be told that the node is there. The certificate in the answer is not needed.
             if let Err(error) = come_back(enrolment, description, credential).await {
                 tracing::debug!(%error, "the Master does not hear that the node is being started");
             }
@@ -122,14 +124,15 @@ pub(crate) async fn while_coming_back<T>(
     }
 }
 
-/// Like [`come_back`], repeated as long as no Master answers whose term is at least `term`.
+/// As [`come_back`], repeated until a Master answers whose term is at least `term`.
 pub(crate) async fn come_back_patiently(
     enrolment: &Enrolment,
     description: &NodeDescription,
     credential: &Credential,
     term: Option<Term>,
 ) -> Result<(Joined, Credential), NodeError> {
-    let mut told = false;
+    // Each reason once: an operator who has read that no Master answers also hears that another machine has the name.
+    let mut told = Vec::new();
     loop {
         let why = match come_back(enrolment, description, credential).await {
             Err(NodeError::Enrolment(error @ EnrolmentError::Unreachable { .. })) => {
@@ -145,9 +148,9 @@ pub(crate) async fn come_back_patiently(
             }
             other => return other,
         };
-        if !told {
+        if told.len() < MOST_REASONS && !told.contains(&why) {
             tracing::warn!(%why, "waiting for the Master");
-            told = true;
+            told.push(why);
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -169,7 +172,7 @@ mod tests {
         let (shared, _reports) = testing::node(folder.path(), testing::no_isolation()).await;
         let (new, root) = testing::certified();
         let source = CertificateSource::with_root(&shared.credential.load(), &root.into()).unwrap();
-        // No file can be written beside the one of the former certificate.
+        // No file can be written beside that of the former certificate.
         std::fs::create_dir(folder.path().join("node.draft")).unwrap();
         let serial = |credential: &Credential| credential.certificate().unwrap().serial();
         let expected = serial(&new);

@@ -81,7 +81,7 @@ use reports::Reports;
 use serve::Newcomer;
 use shared::{Leave, NodeParts, Shared};
 
-/// The socket to which processes attach, in the node's state directory. Its folder has nothing else in it, so that
+/// The socket to which processes attach, in the node's state directory. Its folder contains nothing else, so that
 /// programs can be let into it.
 const SOCKET: &str = "run/node.sock";
 
@@ -90,7 +90,7 @@ pub fn socket_of(directory: &Path) -> PathBuf {
     directory.join(SOCKET)
 }
 
-/// Folder of the messages and events that it keeps.
+/// The folder with the messages and events that the node keeps.
 const JOURNAL: &str = "journal";
 
 /// The settings of a node.
@@ -98,21 +98,21 @@ const JOURNAL: &str = "journal";
 pub struct NodeConfig {
     /// The directory for its key, its logs and its socket.
     pub directory: PathBuf,
-    /// The token to join with. A node that joined before needs none.
+    /// The token for joining. A node that has joined before needs none.
     pub token: Option<Token>,
-    /// The Master's address, for a node that joined before and has no token.
+    /// The Master's address, for a node that has joined before and has no token.
     pub join: Option<String>,
-    /// The name that it asks for.
+    /// The name that the node asks for.
     pub name: Option<String>,
     /// The node's address, in its agents' certificates and for their links.
     pub address: IpAddr,
     /// The isolation of its programs.
     pub isolation: IsolationConfig,
-    /// The address for Prometheus, if it is to have the node's metrics.
+    /// The address at which Prometheus gets the node's metrics, if any.
     pub metrics: Option<SocketAddr>,
 }
 
-/// The addresses at which the node with this state directory last knew the Masters. There are none if it never joined.
+/// The addresses of the Masters, as the node with this state directory last knew them; empty if it never joined.
 ///
 /// # Errors
 /// [`NodeError::Memory`].
@@ -121,15 +121,15 @@ pub fn masters_of(directory: &Path) -> Result<Vec<String>, NodeError> {
     Ok(known.map_or_else(Vec::new, |known| known.enrolment.addresses))
 }
 
-/// A running node. Dropping it leaves its processes running, and the node takes them over again when it is restarted.
-/// [`Node::leave`] ends them.
+/// A running node. If it is dropped, its processes go on running, and the node takes them over again when it is
+/// restarted. [`Node::leave`] ends them.
 pub struct Node {
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
     ended: watch::Receiver<bool>,
 }
 
-/// The reason why a node could not be started.
+/// Why a node could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// The node has no token and has never joined.
@@ -168,7 +168,7 @@ pub enum NodeError {
     /// The platform's root certificate is not valid.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// The Master's root is not the token's.
+    /// The Master's root certificate is not the one that the token names.
     #[error("the Master's root certificate is not the one the token names")]
     AnotherRoot,
     /// The node's own TLS could not be set up.
@@ -177,7 +177,7 @@ pub enum NodeError {
     /// The journal of kept messages cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The only isolation that is allowed does not work on this machine.
+    /// The only allowed isolation does not work on this machine.
     #[error(
         "programs cannot be isolated by {mode} here: a program is not started, because {error}"
     )]
@@ -201,9 +201,11 @@ impl Node {
     /// Joins the platform, or comes back to it, and begins to work.
     ///
     /// # Errors
-    /// [`NodeError`]. If a node joined before and the Master is away, that is no error: the node goes on trying, and
+    /// [`NodeError`]. It is no error if the Master is away and the node has joined before: the node keeps trying, and
     /// looks after its processes in the meantime.
     pub async fn start(config: NodeConfig) -> Result<Self, NodeError> {
+        // The Master could not tell a second node with this state from the one that runs.
+        check_free(&config.directory)?;
         forbid_inspection();
         descendants::adopt();
         let memory = Memory::open(&config.directory)?;
@@ -272,10 +274,9 @@ impl Node {
             CLOCK_SKEW,
         )?;
         let trust = Arc::new(trust);
+        // Another node may have begun while this one waited for the Master.
+        check_free(memory.directory())?;
         let path = socket_of(memory.directory());
-        if is_listening(&path) {
-            return Err(NodeError::InUse(config.directory));
-        }
         let listener = sealing
             .listen(&path)
             .map_err(system(&format!("listen on {}", path.display())))?;
@@ -359,7 +360,7 @@ impl Node {
         &self.shared.name
     }
 
-    /// The number of agents in its copy of the directory.
+    /// The number of agents in the node's copy of the directory.
     pub fn known_agents(&self) -> usize {
         self.shared.replica.lock().agents()
     }
@@ -387,13 +388,21 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // The journal is closed here, because the node may be restarted and open it while tasks of this one have not
-        // ended yet.
+        // The journal is closed here, because the node may be restarted and open it before the tasks of this one have
+        // ended.
         self.shared.journal.close();
     }
 }
 
-/// Listens on the same port as before, so that programs find their node again, or on another port if that is taken.
+/// Checks that no node runs with this state directory.
+fn check_free(directory: &Path) -> Result<(), NodeError> {
+    match is_listening(&socket_of(directory)) {
+        true => Err(NodeError::InUse(directory.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Listens on the same port as before, so that programs find their node again; or on another one, if that port is taken.
 async fn listen_for_tickets(address: IpAddr, port: u16) -> io::Result<TcpListener> {
     match bind(SocketAddr::new(address, port)).await {
         Err(error) if port != 0 && error.kind() == io::ErrorKind::AddrInUse => {
@@ -423,4 +432,47 @@ fn root_of(joined: &Joined, fingerprint: Fingerprint) -> Result<Vec<u8>, NodeErr
         .next()
         .map(|root| root.0.clone())
         .ok_or(NodeError::AnotherRoot)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_second_node_does_not_ask_the_master_for_the_place_of_one_that_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().to_owned();
+        let master = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (credential, root) = testing::certified();
+        let enrolment = Enrolment {
+            platform: "factory".parse().unwrap(),
+            addresses: vec![master.local_addr().unwrap().to_string()],
+            root: Fingerprint::of(&root),
+        };
+        let memory = Memory::open(&directory).unwrap();
+        memory
+            .keep_identity("node-1", &enrolment, &credential)
+            .unwrap();
+        let socket = socket_of(&directory);
+        std::fs::create_dir(socket.parent().unwrap()).unwrap();
+        let _running = UnixListener::bind(&socket).unwrap();
+        let second = Node::start(NodeConfig {
+            directory: directory.clone(),
+            token: None,
+            join: None,
+            name: None,
+            address: [127, 0, 0, 1].into(),
+            isolation: testing::no_isolation(),
+            metrics: None,
+        });
+        tokio::select! {
+            started = second => match started.err() {
+                Some(NodeError::InUse(named)) => assert_eq!(named, directory),
+                other => panic!("{other:?}"),
+            },
+            _ = master.accept() => panic!("the Master was asked"),
+        }
+    }
 }

@@ -11,8 +11,11 @@ use tokio::sync::MutexGuard;
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
+use sealbus_control::names::AMS;
 use sealbus_control::node::ask_node;
-use sealbus_control::post::{DeliveredLetter, LetterMark, LetterOutcome, PostedLetter, Trail};
+use sealbus_control::post::{
+    AboutLetter, DeliveredLetter, LetterMark, LetterOutcome, PostedLetter, Trail,
+};
 use sealbus_control::text::excerpt;
 use sealbus_control::{AgentLocation, Fault, FaultCode, WaitingProvenance};
 use sealbus_fipa::{Limits, Performative, bitefficient};
@@ -20,9 +23,9 @@ use sealbus_keeping::post::{MOST_POSTED, Ways, Whereabouts, origin_of};
 
 /// How long another node may take until letters are on its disk.
 const FORWARDING: Duration = Duration::from_secs(15);
-/// How long another node may take to answer which of an agent's letters it has.
+/// How long another node may take to say which of an agent's letters it has.
 const FOLLOWING: Duration = Duration::from_secs(5);
-/// Most characters of a provenance in a fault.
+/// The most characters of a provenance in a fault.
 const LONGEST_STATED: usize = 512;
 
 /// The ways of a node's letters.
@@ -35,7 +38,7 @@ impl Ways for NodeWays {
             let replica = shared.replica.lock();
             (replica.locate(agent), replica.covers(agent))
         };
-        // A letter goes only where the Master says: the node there reads it.
+        // A letter goes only where the Master says, because the node there can read it.
         if !is_covered {
             shared.follow(agent);
         }
@@ -115,11 +118,15 @@ impl Shared {
             ));
         }
         let here = format!("@{}", self.platform.read().name);
-        let is_its_own = |letter: &PostedLetter| {
+        let ams = format!("{AMS}{here}");
+        let (mut notices, mut bytes) = (0, 0);
+        let mut is_its_own = |letter: &PostedLetter| {
             let (WaitingProvenance::SameProcess { identity }
             | WaitingProvenance::Signed { identity, .. }) = &letter.cover.provenance
             else {
-                return false;
+                notices += 1;
+                bytes += letter.message.0.len();
+                return is_late_notice(letter, &ams) && placement.has(&letter.cover.receiver);
             };
             let identity: Option<sealbus_seal::Identity> = identity.parse().ok();
             let name = identity.and_then(|identity| identity.agent_name());
@@ -132,14 +139,20 @@ impl Shared {
             return Err(fault);
         }
         self.check_origin(process, &letters)?;
+        if notices > 0 {
+            let taken = self.processes.brings_notices(process, notices, bytes);
+            taken.inspect_err(|fault| self.log_refusal(process, &fault.message))?;
+        }
         let letters = letters.into_iter().map(|mut letter| {
-            // The process numbers its letters, and must not use up the numbers of another.
+            // The process numbers its letters, and must not use up the numbers of another one.
             letter.cover.origin = origin_of(process, letter.cover.origin);
-            // Only the node itself writes notices.
-            letter.cover.about = None;
+            // Only the node itself writes notices about kept letters.
+            let is_notice = letter.cover.provenance == WaitingProvenance::Platform;
+            letter.cover.about = is_notice.then(|| about_no_letter(&letter.cover.receiver));
+            letter.cover.receipt = letter.cover.receipt.filter(|_| !is_notice);
             letter.cover.hops = 0;
             letter.cover.again = false;
-            // A sender must not escape a revocation by its own clock.
+            // A sender must not escape a revocation through its own clock.
             letter.cover.posted = letter.cover.posted.min(now());
             letter
         });
@@ -158,8 +171,8 @@ impl Shared {
         Ok(refused)
     }
 
-    /// Checks that a process numbers its letters under one origin as long as it runs. Each further one would take room in
-    /// the mailboxes, which then forget what they had from others.
+    /// Checks that a process numbers its letters under one origin as long as it runs. Each further origin would take
+    /// room in the mailboxes, which would then forget letters that they had from others.
     fn check_origin(&self, process: &str, letters: &[PostedLetter]) -> Result<(), Fault> {
         let stated = || letters.iter().map(|letter| letter.cover.origin);
         let Some(first) = stated().next() else {
@@ -179,7 +192,7 @@ impl Shared {
         Err(Fault::new(FaultCode::BadRequest, message).advise(advice))
     }
 
-    /// Lets the operator see that something was not kept for a process because there is no room for it.
+    /// Logs for the operator that something was not kept for a process because there is no room.
     pub(super) fn note_full(&self, group: &str, receiver: Option<&str>, fault: &Fault) {
         if fault.code != FaultCode::Full {
             return;
@@ -190,7 +203,7 @@ impl Shared {
         }
     }
 
-    /// Notes the outcomes of letters in a process.
+    /// Notes what became of letters in a process.
     pub(super) async fn letters_settled(
         &self,
         process: &str,
@@ -207,8 +220,9 @@ impl Shared {
         self.post.settle(process, agent, outcomes).await
     }
 
-    /// The turn of a node that carries letters here, or compares those that it has. A node that is not known here yet gets none,
-    /// and tries again. If it waited for the Master's word, its letters would come in after later ones, or hold up those of others.
+    /// The turn of a node that carries letters here, or compares its letters. A node that is not known here yet gets
+    /// none, and tries again: if it waited for the Master's answer, its letters would come in after later ones, or hold
+    /// up those of others.
     async fn turn_of(&self, from: &str) -> Result<MutexGuard<'_, ()>, Fault> {
         if self.is_known_node(from) {
             return Ok(self.letters_in_order.lock().await);
@@ -284,11 +298,11 @@ impl Shared {
 }
 
 /// Why the stated provenance of a letter that a node carries cannot be true. A node proves the senders of the letters
-/// that it takes in, so none is without proof, and the notices of the platform are those that nodes write.
+/// that it takes in, so none is without proof, and only nodes write the notices of the platform.
 fn unproved(letter: &PostedLetter, ams: &str) -> Option<String> {
     let cover = &letter.cover;
     match &cover.provenance {
-        // Whether the message is from this agent is checked where it is kept.
+        // Whether this agent wrote the message is checked where it is kept.
         WaitingProvenance::SameProcess { .. }
         | WaitingProvenance::Proved { .. }
         | WaitingProvenance::Signed { .. } => {
@@ -296,12 +310,8 @@ fn unproved(letter: &PostedLetter, ams: &str) -> Option<String> {
             is_notice.then(|| "a notice of the platform is not from an agent".to_owned())
         }
         WaitingProvenance::Platform => {
-            let view = bitefficient::decode_ref(&letter.message.0, &Limits::default()).ok();
-            let is_notice = view.is_some_and(|view| {
-                let is_from_ams = view.sender().is_some_and(|sender| sender.name() == ams);
-                let performative = view.performative();
-                is_from_ams && matches!(performative, Performative::Failure | Performative::Inform)
-            });
+            let written = written_by(letter, ams);
+            let is_notice = matches!(written, Some(Performative::Failure | Performative::Inform));
             let is_notice = is_notice && cover.about.is_some();
             (!is_notice)
                 .then(|| "it is no notice of the platform about a persistent message".to_owned())
@@ -309,6 +319,29 @@ fn unproved(letter: &PostedLetter, ams: &str) -> Option<String> {
         WaitingProvenance::Claimed | WaitingProvenance::Foreign => {
             Some("its sender is not proved".to_owned())
         }
+    }
+}
+
+/// The act of the message in a letter, if the message names this agent as its sender.
+fn written_by(letter: &PostedLetter, agent: &str) -> Option<Performative> {
+    let view = bitefficient::decode_ref(&letter.message.0, &Limits::default()).ok()?;
+    let sender = view.sender()?;
+    (sender.name() == agent).then(|| view.performative())
+}
+
+/// Whether a process may bring this letter for an agent that has left it: a notice, from the time when the agent was packed
+/// already, that a message of the agent failed. Until then, the process itself gives the agent its notices.
+fn is_late_notice(letter: &PostedLetter, ams: &str) -> bool {
+    letter.cover.provenance == WaitingProvenance::Platform
+        && written_by(letter, ams) == Some(Performative::Failure)
+}
+
+/// The mark of a notice to this agent about a message that no node has kept. No letter has its number, 0.
+fn about_no_letter(receiver: &str) -> AboutLetter {
+    AboutLetter {
+        receiver: receiver.to_owned(),
+        number: 0,
+        failure: true,
     }
 }
 

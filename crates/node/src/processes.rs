@@ -1,4 +1,4 @@
-//! A node's knowledge of its processes.
+//! A node's knowledge about its processes.
 
 mod asking;
 mod channel_users;
@@ -36,10 +36,10 @@ pub(crate) use starts::{Begun, Outcome};
 use turn::{Elsewhere, RequestPlaces};
 pub(crate) use turn::{RequestPlace, Turn};
 
-/// Most agents that a process asks for and gets news of. It hears of others when it writes to them.
+/// The most agents that a process asks for and gets news of. It looks up others when it writes to them.
 const MOST_ASKED: usize = MOST_FOLLOWED;
 
-/// How often a process reports refusals.
+/// How often a process may report refusals.
 const REFUSALS: Allowance = Allowance {
     at_once: 4,
     every: Duration::from_secs(1),
@@ -69,9 +69,9 @@ impl Default for Processes {
 /// The ends of processes.
 #[derive(Default)]
 pub(super) struct Ends {
-    /// Those that the Master does not know of yet.
+    /// The ends that the Master does not know yet.
     pub(super) unreported: BTreeMap<String, Exit>,
-    /// The latest ones.
+    /// The latest ends.
     last: VecDeque<End>,
 }
 
@@ -99,37 +99,39 @@ impl End {
     }
 }
 
-/// The node's record of a process.
+/// The node's knowledge about a process.
 pub(super) struct Entry {
     pub(super) remembered: Remembered,
     placement: Arc<Placement>,
-    /// The outcome of its start, if this node starts it.
+    /// The outcome of the process's start, if this node starts it.
     start: Option<watch::Receiver<Outcome>>,
-    /// Whether it was told to stop.
+    /// Whether the process was told to stop.
     pub(super) is_stopped: bool,
-    /// The reason for which the node ends it by force, if there is one.
+    /// Why the node ends the process by force, if it does.
     pub(super) verdict: Option<Exit>,
     pub(super) connection: Option<(u64, RpcCaller)>,
-    /// The number of the present connection, or of the last one. The earlier ones end.
+    /// The number of the present or the last connection. Earlier connections end.
     present: watch::Sender<u64>,
-    /// Notified when that connection had no room for a deny list.
+    /// Notified when a deny list found no room on that connection.
     lacks_denials: Arc<Notify>,
-    /// The places for its requests.
+    /// The places for the process's requests.
     places: RequestPlaces,
     pub(super) address: Option<SocketAddr>,
     channels: Channels,
     pub(super) agents: BTreeMap<String, AgentState>,
-    /// The latest certificate chain of each agent, in its wire form; that of the process is under an empty name.
+    /// The latest certificate chain of each agent, in its wire form. The chain of the process itself is under an empty name.
     pub(super) certificates: BTreeMap<String, Vec<u8>>,
-    /// Whether the process was taken over after the node's restart, and no report about its agents has come since.
+    /// Whether the process was taken over after the node's restart and has not reported on its agents since.
     pub(super) is_unheard: bool,
-    /// How many more reports of refusals it may bring.
+    /// How many more reports of refusals the process may bring.
     refusals: Budget,
-    /// Agents that it asked for.
+    /// The agents that the process has asked for.
     pub(super) asked: RecentNames,
-    /// The origin under which it numbers its persistent messages, once it has sent one.
+    /// The origin under which the process numbers its persistent messages, once it has sent one.
     pub(super) origin: Option<u64>,
     pub(super) freezing: Option<FreezeInProgress>,
+    /// The bytes of the notices that the process has brought for agents that it had handed in.
+    late_notices: usize,
     /// Held by the task that notes the process on disk.
     pub(super) noting: Arc<tokio::sync::Mutex<()>>,
 }
@@ -155,6 +157,7 @@ impl Entry {
             asked: RecentNames::new(MOST_ASKED),
             origin: None,
             freezing: None,
+            late_notices: 0,
             noting: Arc::default(),
         }
     }
@@ -168,7 +171,7 @@ impl Entry {
         }
     }
 
-    /// Whether all its agents have ended.
+    /// Whether all agents of the process have ended.
     pub(super) fn is_done(&self) -> bool {
         self.agents.is_empty() && !self.is_unheard
     }
@@ -213,7 +216,7 @@ impl Processes {
         self.entries.lock().get(process)?.connection.clone()
     }
 
-    /// The processes that are attached now, each with the way to ask it.
+    /// The attached processes, each with the connection on which to ask it.
     pub(crate) fn attached(&self) -> Vec<(Arc<Placement>, RpcCaller)> {
         let entries = self.entries.lock();
         let attached = entries.values().filter_map(|entry| {
@@ -242,7 +245,7 @@ impl Processes {
             .collect()
     }
 
-    /// The ends of processes that the Master may not know of yet.
+    /// The ends of processes that the Master may not know yet.
     pub(crate) fn ended(&self) -> Vec<(String, Exit)> {
         let ended = self.ended.lock();
         ended
@@ -262,12 +265,12 @@ impl Processes {
         self.with(process, |entry| entry.placement.clone())
     }
 
-    /// The place where the agents that a process restores were frozen, if it restores any.
+    /// Where the agents that a process restores were frozen, if it restores any.
     pub(crate) fn inherits(&self, process: &str) -> Result<Option<Inheritance>, Fault> {
         self.with(process, |entry| entry.remembered.launch.inherits.clone())
     }
 
-    /// The agents of all processes: the same value as long as no process comes or goes.
+    /// The agents of all processes. The value stays the same as long as no process comes or goes.
     pub(crate) fn agents(&self) -> Arc<HashSet<String>> {
         self.entries.lock().agents()
     }
@@ -275,7 +278,7 @@ impl Processes {
     /// Notes that a process brings a report of refusals.
     ///
     /// # Errors
-    /// [`FaultCode::Unavailable`] if it has brought too many: it is to bring all its refusals in a later one.
+    /// [`FaultCode::Unavailable`] if it has brought too many: it must bring all its refusals in a later one.
     pub(crate) fn brings_refusals(&self, process: &str) -> Result<(), Fault> {
         let now = self.start.elapsed();
         self.with(process, |entry| match entry.refusals.take(REFUSALS, now) {
@@ -292,7 +295,7 @@ impl Processes {
         let _ = self.with(process, |entry| entry.address = Some(address));
     }
 
-    /// Notes an agent's state. None means that the agent has ended.
+    /// Notes an agent's state. `None` means that the agent has ended.
     pub(crate) fn reported(&self, process: &str, agent: &str, state: Option<AgentState>) {
         let _ = self.with(process, |entry| {
             entry.is_unheard = false;
@@ -306,7 +309,7 @@ impl Processes {
         });
     }
 
-    /// Lets in the process that shows this secret. Remembers the hash of its secret for the next time. Returns whether
+    /// Admits the process that shows this secret. Remembers the hash of its secret for the next time. Returns whether
     /// the secret was its ticket.
     pub(crate) fn admit(
         &self,
@@ -346,7 +349,7 @@ impl Processes {
         Ok((entry.remembered.launch.clone(), first))
     }
 
-    /// The folder by whose mark the node knows the program with this secret, if the program comes over the network.
+    /// The folder by whose mark the node recognises the program with this secret, if the program comes over the network.
     pub(crate) fn folder_of(&self, secret: &Secret) -> Option<PathBuf> {
         let hash = secret.hash();
         let entries = self.entries.lock();
@@ -379,7 +382,7 @@ impl Processes {
         })
     }
 
-    /// Notes that the connection to a process had no room for a deny list.
+    /// Notes that a deny list found no room on the connection to a process.
     pub(crate) fn lacks_denials(&self, process: &str) {
         let _ = self.with(process, |entry| entry.lacks_denials.notify_one());
     }
@@ -397,7 +400,7 @@ impl Processes {
             (entry.connection.is_some(), entry.present.subscribe())
         })?;
         if !is_attached {
-            // Those who need the connection see whether there is one.
+            // Whoever needs the connection then checks whether there is one.
             let _ = timeout(limit, present.changed()).await;
         }
         Ok(())
@@ -409,7 +412,7 @@ impl Processes {
         entries.values().filter_map(Entry::pid).collect()
     }
 
-    /// The programs that the node started: process, group, id, and most bytes in the group's folder.
+    /// The programs that the node started: process, group, id, and the most bytes in the group's folder.
     pub(super) fn started(&self) -> Vec<(String, String, u32, u64)> {
         let entries = self.entries.lock();
         let started = entries.iter().filter_map(|(process, entry)| {
@@ -420,7 +423,7 @@ impl Processes {
         started.collect()
     }
 
-    /// Whether a program has this user for its own.
+    /// Whether this user belongs to a program.
     pub(super) fn is_slot(&self, uid: u32) -> bool {
         let entries = self.entries.lock();
         entries

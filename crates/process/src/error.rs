@@ -1,4 +1,4 @@
-//! The reasons why a process or an agent could not start, and why a process ended.
+//! Why a process or an agent could not start, and why a process ended.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use sealbus_control::Fault;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessEnd {
-    /// The process closed by itself.
+    /// The process itself left the platform.
     #[error("it has left the platform")]
     Closed,
     /// The process's node, and with it the platform, is gone for good.
@@ -50,7 +50,7 @@ pub enum OpenError {
     /// The process cannot be reached by others.
     #[error("this process cannot listen for others: {0}")]
     Bind(#[from] BindError),
-    /// The platform asks for more security than it can give. It is refused rather than weakened.
+    /// The platform asks for a level that it cannot reach. It is refused rather than weakened.
     #[error("a platform in one process does not reach level {0}: use the mesh or RabbitMQ")]
     Level(SecurityLevel),
     /// The state of the moved agents could not be fetched.
@@ -101,7 +101,7 @@ pub enum OpenAgentError {
         reason: String,
     },
     /// The state that the agent brought along cannot be read.
-    #[error("what agent {agent} brings along from its former node is unreadable: {what}")]
+    #[error("the state that agent {agent} brought from its former node is unreadable: {what}")]
     Inheritance {
         /// The agent.
         agent: String,

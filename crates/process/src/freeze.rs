@@ -1,8 +1,8 @@
 //! Moving: all agents of the process come to rest, hand over state and unread messages, and wait for the outcome.
 //!
 //! This takes two steps, so that nothing is lost between agents of the same process. While one agent still works, the
-//! mailboxes of agents at rest stay open. When all agents rest, the mailboxes are emptied and closed as moving. Then
-//! senders hold later messages until the agents are found at their new place.
+//! mailboxes of agents at rest stay open. When all agents rest, their mailboxes are emptied and closed as moving.
+//! Senders then hold later messages until the agents are found in their new place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use sealbus_bus::{
-    ANY_LENGTH, ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage, RestingMailbox,
+    ANY_LENGTH, Delivery, ForeignOrigin, Letter, Mailbox, Outbox, Post, Provenance,
+    ReceivedMessage, RestingMailbox,
 };
 use sealbus_channels::Channels;
 use sealbus_fipa::bitefficient::EncodedMessage;
@@ -31,14 +32,15 @@ use sealbus_control::{Blob, FrozenAgent, WaitingMessage, WaitingProvenance};
 /// How long all agents may take to come to rest.
 const COME_TO_REST: Duration = Duration::from_secs(15);
 
-/// How long the nodes may take to note the events that the agents have dealt with.
+/// How long the nodes may take to note the events that the agents have handled.
 const LAST_EVENTS: Duration = Duration::from_secs(3);
 
-/// How long the node may take to say whether it has the agents of a process that ends.
+/// How long the node may take to tell whether it has the agents of a process that ends, and again to keep the notices for
+/// agents that have moved.
 const LAST_WORD: Duration = Duration::from_secs(3);
 
-/// An agent that has handed over everything. Dropping this value tells the agent that it is over here, and the senders of
-/// its unread messages that it has ended.
+/// An agent that has handed over everything. Dropping this value tells the agent that it has ended here, and the
+/// senders of its unread messages that it has ended.
 pub(super) struct Resting {
     entry: Arc<Entry>,
     mailbox: RestingMailbox,
@@ -56,7 +58,7 @@ impl Resting {
         self.mailbox.messages()
     }
 
-    /// Packs what the agent takes along: this state, and the messages that it has not read.
+    /// Packs what the agent takes along: this state, and its unread messages.
     fn pack(&mut self, state: Vec<u8>) -> Result<FrozenAgent, String> {
         self.mailbox.take_notices_along();
         let mailbox: Result<Vec<_>, String> = self.mailbox.messages().map(pack).collect();
@@ -65,6 +67,28 @@ impl Resting {
             state: Blob(state),
             mailbox: mailbox?,
         })
+    }
+
+    /// The notices that have come since the agent was packed, as letters to it.
+    fn late_notices(&mut self, ams: &Arc<str>) -> Vec<Letter> {
+        let packed = self.mailbox.messages().count();
+        self.mailbox.take_notices_along();
+        let late = self.mailbox.messages().skip(packed);
+        let letters = late.filter_map(|notice| {
+            let encoded = notice.to_bytes();
+            let encoded = encoded.inspect_err(|error| {
+                let agent = self.name();
+                tracing::error!(agent, %error, "a notice cannot be encoded");
+            });
+            Some(Letter {
+                sender: ams.clone(),
+                receiver: self.name().to_owned(),
+                message: encoded.ok()?,
+                delivery: Delivery::persistent(),
+                evidence: None,
+            })
+        });
+        letters.collect()
     }
 }
 
@@ -162,14 +186,14 @@ async fn collect(
             thaw,
         });
     }
-    // Otherwise the next process would get letters and events again that were taken here.
+    // Otherwise the next process would get letters and events a second time that were taken here.
     if failed.is_none() {
         failed = shared.inbox.all_confirmed().await.err();
     }
     if failed.is_none() {
         note_progress(shared, &resting).await;
     }
-    // At the end, so that the agents take along the notices that came meanwhile.
+    // This comes last, so that the agents take along notices that came in the meantime.
     let frozen: Result<Vec<_>, String> = match failed {
         None => {
             let agents = states.into_iter().zip(&mut resting);
@@ -186,7 +210,7 @@ async fn collect(
     }
 }
 
-/// Waits until the nodes know which events the agents have dealt with. Without that note they come again, marked.
+/// Waits until the nodes know which events the agents have handled. Without that note the events come again, marked.
 async fn note_progress(shared: &Shared, resting: &[Resting]) {
     let channels = Channels::of(&shared.bus);
     let noting = resting.iter().map(|Resting { entry, .. }| async {
@@ -201,7 +225,7 @@ async fn note_progress(shared: &Shared, resting: &[Resting]) {
     join_all(noting).await;
 }
 
-/// Ends a failed move: agents at rest go on with the messages they had.
+/// Ends a failed move: agents at rest go on with the messages that they had.
 pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
     for Resting {
         entry,
@@ -215,7 +239,7 @@ pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
             Ok((outbox, mailbox)) => {
                 let outbox = Arc::new(outbox);
                 entry.outbox.store(outbox.clone());
-                // The agent no longer waits for this only if it has ended in the meantime.
+                // If the agent no longer waits for this, it has ended in the meantime.
                 let _ = thaw.send((outbox, mailbox));
             }
             Err(error) => {
@@ -225,8 +249,8 @@ pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
     }
 }
 
-/// Ends agents at rest, because their process ends. Either the node has what they have not read, for the place they move to
-/// or for answers to the senders, or the senders are told from here.
+/// Ends agents at rest, because their process ends. If the node has their unread messages, for the place to which they
+/// move or for answers to the senders, nothing is reported here. Otherwise the senders are told from here.
 pub(super) async fn end_at_rest(shared: &Shared) {
     let _turn = shared.ending_at_rest.lock().await;
     if shared.resting.lock().is_empty() {
@@ -234,12 +258,40 @@ pub(super) async fn end_at_rest(shared: &Shared) {
     }
     let reason = "its process ends".to_owned();
     let asked = shared.host.ask(ask::NotFrozen { reason });
-    // A node that does not answer has gone, and what it had has gone with it.
+    // If a node does not answer, it is gone, and so is everything that it had.
     let is_handed_in = matches!(timeout(LAST_WORD, asked).await, Ok(Ok(true)));
-    // The move may have come about or failed meanwhile.
+    if is_handed_in {
+        send_notices_after(shared).await;
+    }
+    // In the meantime the move may have succeeded or failed.
     let resting = std::mem::take(&mut *shared.resting.lock());
     if is_handed_in {
         carried(resting);
+    }
+}
+
+/// Gives the node the notices that came too late for agents at rest to take along. The node keeps them for the agents,
+/// wherever the agents are.
+async fn send_notices_after(shared: &Shared) {
+    let ams: Arc<str> = format!("{AMS}@{}", shared.platform).into();
+    let late: Vec<Letter> = {
+        let mut resting = shared.resting.lock();
+        let late = resting.iter_mut().map(|agent| agent.late_notices(&ams));
+        late.flatten().collect()
+    };
+    let count = late.len();
+    let Some(post) = shared.post.as_ref().filter(|_| count > 0) else {
+        return;
+    };
+    let keeping: Vec<_> = late.into_iter().map(|notice| post.keep(notice)).collect();
+    let kept = timeout(LAST_WORD, join_all(keeping)).await;
+    let kept = kept.unwrap_or_default().into_iter();
+    let untold = count - kept.filter(Result::is_ok).count();
+    if untold > 0 {
+        tracing::warn!(
+            untold,
+            "messages of agents failed during their move, and their node does not keep these notices for them"
+        );
     }
 }
 
@@ -249,8 +301,11 @@ fn carried(resting: Vec<Resting>) {
     }
 }
 
-/// Ends a successful move: here the process is over.
-pub(super) fn moved(shared: &Shared) {
+/// Ends a successful move. The process is over here.
+pub(super) async fn moved(shared: &Shared) {
+    // Messages whose receivers are not found by now fail: the process has no time left.
+    shared.bus.settle(Duration::ZERO).await;
+    send_notices_after(shared).await;
     let resting = std::mem::take(&mut *shared.resting.lock());
     shared.end(ProcessEnd::Moved);
     carried(resting);
@@ -278,7 +333,7 @@ fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {
                 Err(error) => return Err(error.to_string()),
             }
         }
-        // The agent moved twice. The first knowledge is still the valid one.
+        // The agent has moved twice. The first knowledge is still valid.
         Provenance::Vouched(identity) | Provenance::Carried(identity) => {
             WaitingProvenance::SameProcess {
                 identity: identity.to_string(),
@@ -306,7 +361,7 @@ fn sender(message: &ReceivedMessage) -> Option<Identity> {
     Identity::from_agent_name(view.sender()?.name()).ok()
 }
 
-/// Why a message from a node is not taken.
+/// Why a message from a node is refused.
 #[derive(Debug, Error)]
 pub(super) enum Unreadable {
     #[error("{0}")]
@@ -316,8 +371,8 @@ pub(super) enum Unreadable {
 }
 
 impl Shared {
-    /// Unpacks the mailbox of an agent that moved here. The mailbox came over the node's connection, and is checked like
-    /// any outside data.
+    /// Unpacks the mailbox of an agent that moved here. The mailbox came over the node's connection, and is checked
+    /// like any data from outside.
     pub(super) fn revive(
         &self,
         mailbox: Vec<WaitingMessage>,
@@ -325,7 +380,7 @@ impl Shared {
     ) -> Result<Vec<ReceivedMessage>, Unreadable> {
         let mut messages = Vec::with_capacity(mailbox.len());
         for waiting in mailbox {
-            // A sealed message whose key was lost on the way is noted as refused, and holds up no other one.
+            // A sealed message whose key was lost on the way is noted as refused, and does not hold up others.
             if let Ok(message) = self.opened(self.unpack(waiting, receiver)?, receiver) {
                 messages.push(message);
             }
@@ -339,7 +394,7 @@ impl Shared {
         waiting: WaitingMessage,
         receiver: &str,
     ) -> Result<ReceivedMessage, Unreadable> {
-        // Its length is bounded on the way here.
+        // Its length was limited on the way here.
         let message =
             EncodedMessage::new(Bytes::from(waiting.message.0), &ANY_LENGTH).map_err(|error| {
                 Unreadable::Malformed(format!("an unread message does not decode: {error}"))

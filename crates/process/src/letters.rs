@@ -1,4 +1,4 @@
-//! Messages that the platform keeps. Letters from this process's agents go to the node batch by batch. Letters for its
+//! Messages that the platform keeps. Letters from this process's agents go to the node in batches. Letters for its
 //! agents go into their mailboxes, and are reported as they are taken.
 
 mod receipts;
@@ -24,6 +24,7 @@ use receipts::{Next, Owed, Receipts};
 use sealbus_control::attachment::ask;
 use sealbus_control::clock::now;
 use sealbus_control::host::Host;
+use sealbus_control::names::AMS;
 use sealbus_control::post::{
     Cover, DeliveredLetter, LetterOutcome, LetterRefusal, PostedLetter, Receipt,
 };
@@ -32,9 +33,9 @@ use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin};
 
 /// The longest pause before the node is asked again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// Most bytes of letters in one request.
+/// The most bytes of letters in one request.
 const MOST_BYTES: usize = 4 << 20;
-/// How long reports may remain outstanding when their agent moves.
+/// How long reports may be outstanding when their agent moves.
 const LAST_REPORTS: Duration = Duration::from_secs(10);
 
 /// The way out to the node.
@@ -47,7 +48,7 @@ impl Post for NodePost {
 }
 
 impl NodePost {
-    /// Opens a way out. Its letters go on as long as the way is held.
+    /// Opens a way out. Letters that were given to it go on as long as it is held.
     pub(super) fn start(host: Arc<dyn Host>, platform: String) -> Arc<Self> {
         let keeper = LetterKeeper {
             host,
@@ -64,7 +65,7 @@ struct LetterKeeper {
     host: Arc<dyn Host>,
     platform: String,
     origin: u64,
-    /// Sequence numbers by receiver.
+    /// The sequence numbers, by receiver.
     sequences: HashMap<String, u64>,
 }
 
@@ -133,6 +134,7 @@ fn posted(
     };
     let sequence = sequences.entry(receiver.clone()).or_default();
     *sequence += 1;
+    let is_notice = *letter.sender == *format!("{AMS}@{platform}");
     let identity = sealbus_seal::Identity::from_agent_name(&letter.sender)
         .map_err(|error| NotKept(error.to_string()))?;
     Ok(PostedLetter {
@@ -147,6 +149,7 @@ fn posted(
                     identity: identity.to_string(),
                     evidence: Blob(evidence),
                 },
+                None if is_notice => WaitingProvenance::Platform,
                 None => WaitingProvenance::SameProcess {
                     identity: identity.to_string(),
                 },
@@ -164,9 +167,9 @@ fn posted(
 /// A letter in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Here {
-    /// In the mailbox, unread. It came last with the hand-over of this number.
+    /// In the mailbox, unread. The number is that of its last hand-over.
     Unread(u64),
-    /// Out of the mailbox. The node must be told, or has not confirmed the report.
+    /// Out of the mailbox. The node must be told, or has not confirmed the report yet.
     Settled(LetterOutcome),
 }
 
@@ -179,9 +182,9 @@ pub(super) struct Inbox {
     letters: Mutex<HashMap<String, HashMap<u64, Here>>>,
     /// Reports for the node, in order.
     reports: mpsc::UnboundedSender<(String, u64, LetterOutcome)>,
-    /// Signals that all reports so far are confirmed.
+    /// Tells that all reports so far are confirmed.
     confirmed: Notify,
-    /// Signals that a letter came.
+    /// Tells that a letter came.
     came: Arc<Notify>,
 }
 
@@ -230,7 +233,7 @@ impl Inbox {
                     Slot::Occupied(mut known) => {
                         let outcome = match known.get_mut() {
                             Here::Unread(last) => {
-                                // A node that was started again knows of no earlier hand-over.
+                                // A node that was started again knows no earlier hand-over.
                                 *last = hand_over;
                                 LetterOutcome::Arrived
                             }
@@ -304,8 +307,8 @@ impl Inbox {
         let _ = self.reports.send((agent.to_owned(), number, outcome));
     }
 
-    /// Sends the receipt for a letter, and then says what became of it. A receipt may wait for the key of its receiver, and no
-    /// other letter waits with it.
+    /// Sends the receipt for a letter, and then reports its outcome. A receipt may have to wait for its receiver's key;
+    /// other letters do not wait with it.
     fn acknowledge(self: &Arc<Self>, receipt: Owed, agent: String, number: u64) {
         let (inbox, bus) = (Arc::downgrade(self), self.bus.clone());
         tokio::spawn(async move {
@@ -357,7 +360,7 @@ impl Inbox {
         }
     }
 
-    /// Waits until the node knows of all letters that were taken.
+    /// Waits until the node knows about all letters that were taken.
     pub(super) async fn all_confirmed(&self) -> Result<(), String> {
         let are_confirmed = || {
             let letters = self.letters.lock();
@@ -391,7 +394,7 @@ impl Inbox {
     }
 }
 
-/// Receives the events of one agent's letters.
+/// Is told what becomes of one agent's letters.
 struct Listener {
     inbox: Weak<Inbox>,
     agent: String,
@@ -409,7 +412,7 @@ impl KeptListener for Listener {
     }
 }
 
-/// Reports the outcomes of letters to the node, again and again until the node confirms them.
+/// Reports the outcomes of letters to the node, repeatedly until the node confirms them.
 async fn report(
     inbox: Weak<Inbox>,
     mut waiting: mpsc::UnboundedReceiver<(String, u64, LetterOutcome)>,

@@ -86,40 +86,42 @@ struct Shared {
     certifier: Certifier,
     bus: Bus,
     trust: Arc<Trust>,
-    /// The changes of the deny list that did not fit the one held here, while the process waits for the whole list.
+    /// How many changes of the deny list did not fit the one held here while the process waits for the whole list.
     unfit_denials: AtomicUsize,
     platform: PlatformName,
     level: SecurityLevel,
-    /// Seals and opens messages; none where messages are not signed.
+    /// Seals and opens messages; `None` where messages are not signed.
     sealing: Option<Arc<sealing::ProcessSealer>>,
     /// Letters that were handed to agents of this process.
     inbox: Arc<letters::Inbox>,
-    /// The transport; none on an embedded platform.
+    /// The way for letters to the node, if messages are kept.
+    post: Option<Arc<letters::NodePost>>,
+    /// The transport; `None` on an embedded platform.
     transport: Option<Arc<dyn Transport>>,
     agents: Mutex<Agents>,
-    /// The identity of the process and its certificate's standing; none on an embedded platform.
+    /// The identity of the process and its certificate's standing; `None` on an embedded platform.
     own: Mutex<Option<(Identity, CertificateStanding)>>,
     /// Agents placed here that have not been opened yet.
     awaited: Mutex<HashSet<String>>,
-    /// Starts of agents that nobody waits for any more, by their local names. They go on until the agent has left.
+    /// Starts of agents that nobody waits for any more, by local name. Each goes on until its agent has left.
     given_up: Mutex<HashMap<String, JoinHandle<()>>>,
     /// Agents that moved here and have not been opened yet.
     inherited: Mutex<HashMap<String, FrozenAgent>>,
     /// Agents at rest that have handed over their state.
     resting: Mutex<Vec<Resting>>,
-    /// Held while the node is asked for whom it answers.
+    /// Held while the node is asked which of these agents it answers for.
     ending_at_rest: tokio::sync::Mutex<()>,
     announced: tokio::sync::Mutex<bool>,
     reports: Reports,
     watches: Arc<traffic::Watches>,
-    /// The rules for all processes, as the platform told them last.
+    /// The rules for all processes, as the platform last sent them.
     rules: watch::Sender<Rules>,
     recorder: Arc<record::Recorder>,
-    /// Wakes the upkeep when the next renewal may have changed.
+    /// Wakes the upkeep when the time of the next renewal may have changed.
     renewals_changed: Arc<Notify>,
-    /// How many refusals the platform knows of.
+    /// The number of refusals that the platform knows about.
     refusals_told: tokio::sync::Mutex<u64>,
-    /// Origin of the clock by which renewals are scheduled.
+    /// The origin of the clock that schedules renewals.
     started: Instant,
     stopping: watch::Sender<Option<Stopping>>,
     ended: watch::Sender<Option<ProcessEnd>>,
@@ -132,23 +134,23 @@ struct Agents {
     last_number: u64,
 }
 
-/// The schedule's number for the process itself.
+/// The number of the process itself in the schedule.
 const THE_PROCESS: u64 = 0;
 
 /// The wish that all agents of the process end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopping {
-    /// Time until the process is ended by force, if the platform asked for the end.
+    /// The time until the process is ended by force, if the platform asked for the end.
     pub grace: Option<Duration>,
     /// The reason.
     pub reason: String,
 }
 
-/// How long closing waits for sent messages to be acknowledged, and half as long for receivers to be found.
+/// How long closing waits for sent messages to be acknowledged; it waits half as long for receivers to be found.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
 /// How long the transport may take to close after that.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Why nobody waits any longer for messages that were sent.
+/// The reason why nobody waits any longer for messages that were sent.
 const ENDS: &str = "the sender's process ends";
 
 impl Process {
@@ -187,21 +189,21 @@ impl Process {
         &self.shared.bus
     }
 
-    /// This process's identity and address for others; none on an embedded platform.
+    /// This process's identity and its address for others; `None` on an embedded platform.
     pub fn contact(&self) -> Option<ProcessEndpoint> {
         let identity = self.shared.own.lock().as_ref()?.0.clone();
         let address = self.address()?;
         Some(ProcessEndpoint { identity, address })
     }
 
-    /// The address at which others reach this process; none on an embedded platform. On a broker the port is 0.
+    /// The address at which others reach this process; `None` on an embedded platform. On a broker the port is 0.
     pub fn address(&self) -> Option<SocketAddr> {
         let transport = self.shared.transport.as_ref()?;
         let listens_nowhere = || SocketAddr::new(self.membership().address, 0);
         Some(transport.address().unwrap_or_else(listens_nowhere))
     }
 
-    /// Whether messages reach the agent `name` now; none if they reach every present agent.
+    /// Whether messages reach the agent `name` now; `None` if they reach every agent that is here.
     pub fn receives(&self, name: &str) -> Option<tokio::sync::watch::Receiver<bool>> {
         let transport = self.shared.transport.as_ref()?;
         transport.receives(&self.peer(name).ok()?.name)
@@ -277,20 +279,20 @@ impl Process {
         self.shared.ended.borrow().clone()
     }
 
-    /// Leaves the platform: takes off the remaining agents, sends out accepted messages, and sends the last reports
-    /// about each agent.
+    /// Leaves the platform: removes the remaining agents, sends out accepted messages, and sends the last reports about
+    /// each agent.
     pub async fn close(&self) {
         let shared = &self.shared;
         self.stop("the process is closing");
         freeze::end_at_rest(shared).await;
         let entries: Vec<_> = shared.agents.lock().by_number.values().cloned().collect();
-        // Agents without such events go first: they may be the ones that others wait for.
+        // Agents without such events go first, because the others may wait for them.
         let leaving = entries.iter().map(|entry| async move {
             shared.until_delivered(entry, LAST_MESSAGES).await;
             shared.remove(entry, &Parting::Ended);
         });
         futures_util::future::join_all(leaving).await;
-        // Each subscription ends by itself in time.
+        // Each subscription ends by itself within its time.
         Channels::of(&shared.bus).settled().await;
         if let Some(transport) = &shared.transport {
             let begun = Instant::now();
@@ -298,17 +300,17 @@ impl Process {
             let limits = stopping.as_ref().and_then(Stopping::limits);
             let (last_messages, last_words) = limits.unwrap_or((LAST_MESSAGES, LAST_WORDS));
             let before = shared.bus.counters().undeliverable;
-            // The transport needs time for them, too.
+            // The transport needs time for these messages, too.
             shared.bus.settle(last_messages / 2).await;
             let left = last_messages.saturating_sub(begun.elapsed());
             let mut closing = transport.shut_down(left + last_words);
             let is_closed = tokio::time::timeout(left, &mut closing).await.is_ok();
             if !is_closed {
-                // Otherwise nobody would ever hear of what was not acknowledged.
+                // Otherwise nobody would ever be told of messages that were not acknowledged.
                 transport.give_up(ENDS).await;
                 closing.await;
             }
-            // It may have given some back.
+            // The transport may have given some back.
             shared.bus.settle(Duration::ZERO).await;
             let count = shared.bus.counters().undeliverable - before;
             if count > 0 {
@@ -321,7 +323,7 @@ impl Process {
         if let Err(what) = shared.inbox.all_confirmed().await {
             tracing::warn!("{what}: they may come again");
         }
-        // Reports the refusals of the last moment. The platform may be away.
+        // Reports the most recent refusals. The platform may be away.
         let _ = tokio::time::timeout(LAST_MESSAGES, upkeep::tell_refusals(shared)).await;
         shared.reports.close().await;
         shared.host.close().await;
@@ -330,10 +332,10 @@ impl Process {
 }
 
 impl Stopping {
-    /// How long closing waits for acknowledgements, and then for the transport. The node kills the process when the grace is over,
-    /// and until then senders must hear of what did not arrive.
+    /// How long closing waits for acknowledgements, and then for the transport. The node kills the process when the
+    /// grace is over, and before that senders must be told of messages that did not arrive.
     fn limits(&self) -> Option<(Duration, Duration)> {
-        // Without a grace, the node kills its programs at once, and no others.
+        // Without a grace, the node kills its own programs at once, and no others.
         let grace = self.grace.filter(|grace| !grace.is_zero())?;
         Some((LAST_MESSAGES.min(grace / 5 * 3), LAST_WORDS.min(grace / 5)))
     }
@@ -373,7 +375,7 @@ impl Shared {
         entry
     }
 
-    /// Waits until the events of an agent have arrived, and names those that have not.
+    /// Waits until the events of an agent have arrived, and returns those that have not.
     async fn until_delivered(&self, entry: &Entry, limit: Duration) -> Vec<UndeliveredEvents> {
         let agent = entry.aid.name.as_str();
         let undelivered = Channels::of(&self.bus).until_delivered(agent, limit).await;
@@ -383,7 +385,7 @@ impl Shared {
         undelivered
     }
 
-    /// Takes an agent off the platform, once.
+    /// Removes an agent from the platform, once.
     fn remove(&self, entry: &Entry, parting: &Parting) {
         {
             let mut agents = self.agents.lock();
@@ -408,7 +410,7 @@ impl Shared {
 
     /// Reports the agents that live here once more.
     fn report_agents(&self) {
-        // Before the last one is open, others cannot reach the process, and each agent is reported later.
+        // Others cannot reach the process before the last agent is open, and each agent is reported later anyway.
         if !self.awaited.lock().is_empty() {
             return;
         }
@@ -455,14 +457,14 @@ impl Shared {
                 grace: None,
                 reason,
             });
-            // Agents that wait for the outcome of a move learn that it is over here, and the senders of their unread
-            // messages, too.
+            // Agents that wait for the outcome of a move learn that they have ended here, and so do the senders of
+            // their unread messages.
             let resting = std::mem::take(&mut *self.resting.lock());
             drop(resting);
         }
     }
 
-    /// Time on the clock by which renewals are scheduled.
+    /// The time on the clock that schedules renewals.
     fn clock(&self) -> Duration {
         self.started.elapsed()
     }

@@ -1,4 +1,4 @@
-//! A process takes its place on its platform.
+//! How a process takes its place on its platform.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Process {
     pub async fn open(host: Arc<dyn Host>, bus: Option<Bus>) -> Result<Process, OpenError> {
         let commands = host.commands().ok_or(OpenError::HostInUse)?;
         let membership = host.membership();
-        // An embedded platform is one process, and its program may inspect it freely.
+        // An embedded platform is a single process, and its program may inspect it freely.
         if membership.reachable {
             forbid_inspection();
         }
@@ -44,7 +44,7 @@ impl Process {
             .level
             .parse()
             .map_err(|error| unusable(&error))?;
-        // Between agents of one process nothing is signed.
+        // Messages between agents of one process are not signed.
         if level == SecurityLevel::Sealed && !membership.reachable {
             return Err(OpenError::Level(level));
         }
@@ -107,8 +107,11 @@ impl Process {
             agents.renewals.insert(standing.due, THE_PROCESS);
         }
         // On an embedded platform the system agents come first, and share the bus.
+        let mut post = None;
         if host.keeps_letters() {
-            bus.set_post(letters::NodePost::start(host.clone(), platform.to_string()));
+            let way = letters::NodePost::start(host.clone(), platform.to_string());
+            bus.set_post(way.clone());
+            post = Some(way);
             let logs =
                 channel_log::NodeLogs::start(host.clone(), bus.downgrade(), trust.clone(), level);
             Channels::of(&bus).set_logs(logs);
@@ -116,6 +119,7 @@ impl Process {
         let shared = Arc::new(Shared {
             sealing,
             inbox: letters::Inbox::start(host.clone(), bus.downgrade()),
+            post,
             certifier,
             bus,
             trust,

@@ -13,7 +13,7 @@ use super::again::again;
 use super::agent::{Entry, Parting, Wish};
 use super::{ProcessEnd, Shared, freeze, now};
 
-/// Certificates checked against a new deny list before other tasks get a turn.
+/// The number of certificates checked against a new deny list before other tasks get a turn.
 const CHECKED_AT_ONCE: usize = 1024;
 /// The longest pause before the whole list is asked for again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ impl Shared {
         {
             return;
         }
-        // The platform's commands are obeyed meanwhile.
+        // Meanwhile the platform's commands are still obeyed.
         tokio::spawn(self.clone().fetch_deny_list());
     }
 
@@ -42,7 +42,7 @@ impl Shared {
                 Ok(list) => drop(self.obey(&list.0).await),
                 Err(fault) => tracing::warn!(%fault, "the whole deny list cannot be had"),
             }
-            // Changes that came meanwhile did not fit either, and the list may lack them.
+            // Changes that came in the meantime did not fit either, and the list may lack them.
             let (order, none) = (Ordering::Relaxed, 0);
             let fitting = self
                 .unfit_denials
@@ -92,17 +92,17 @@ impl Shared {
             };
             let standing = *entry.standing.lock();
             if let Some(reason) = standing.revoked(&identity, lists()) {
-                self.agent_revoked(entry, &reason);
+                self.agent_revoked(entry, &reason).await;
             }
         }
         Ok(())
     }
 
     /// Ends an agent of this process that was revoked.
-    pub(super) fn agent_revoked(&self, entry: &Entry, reason: &str) {
+    pub(super) async fn agent_revoked(&self, entry: &Entry, reason: &str) {
         if self.has_moved_out() {
-            // A move ends in this way.
-            return freeze::moved(self);
+            // This is how a move ends.
+            return freeze::moved(self).await;
         }
         let agent = &entry.aid.name;
         tracing::error!(target: "sealbus::revocation", agent, "ending this agent: revoked: {reason}");
@@ -116,10 +116,10 @@ impl Shared {
         }
     }
 
-    /// Ends the process because it was revoked. Its agents are told first of the messages that may not have arrived.
+    /// Ends the process because it was revoked. First, its agents are told of messages that may not have arrived.
     pub(super) async fn process_revoked(&self, reason: &str) {
         if self.has_moved_out() {
-            return freeze::moved(self);
+            return freeze::moved(self).await;
         }
         tracing::error!(target: "sealbus::revocation", "leaving: this process was revoked: {reason}");
         self.bus.give_up(&format!("it was revoked: {reason}")).await;

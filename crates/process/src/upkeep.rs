@@ -1,4 +1,4 @@
-//! The work beside the agents: the platform's commands, renewals and refusals.
+//! The work beside the agents: the platform's commands, renewals, and refusals.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -18,16 +18,16 @@ use sealbus_control::attachment::ask;
 use sealbus_control::host::Command;
 use sealbus_control::{FaultCode, RefusalRecord, Subject};
 
-/// Renewals under way at the same time.
+/// The number of renewals at the same time.
 const RENEWALS_AT_ONCE: usize = 32;
 
-/// The clock was set if it moved by more than this against elapsed time.
+/// The clock counts as set if it moved by more than this against elapsed time.
 const CLOCK_SET: Duration = Duration::from_secs(5);
 
 /// How often a process with something to look after does so: refusals to report, letters that may expire, watches.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often an idle process looks whether the clock was set.
+/// How often an idle process checks whether the clock was set.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Runs until the process has ended, or no handle to it is left.
@@ -37,7 +37,7 @@ pub(super) async fn run(
     mut commands: mpsc::Receiver<Command>,
 ) {
     let mut renewing = JoinSet::new();
-    // The report of refusals that is under way, and whether the platform had all after the last one.
+    // The report of refusals in progress, and whether the platform had all of them after the last one.
     let (mut telling, mut are_told) = (JoinSet::new(), true);
     let mut clocks = Clocks::now();
     let mut look = pin!(tokio::time::sleep(LOOK));
@@ -89,7 +89,7 @@ pub(super) async fn run(
             Event::PlatformGone => {
                 let node = shared.host.membership().node.clone();
                 let end = ProcessEnd::PlatformGone { node };
-                // A process that ends anyway has let go of the platform itself.
+                // A process that ends anyway has left the platform by itself.
                 if shared.stopping.borrow().is_none() {
                     tracing::error!("leaving: {end}");
                 }
@@ -154,7 +154,7 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
                 "the platform asks this process to stop"
             );
             if shared.has_moved_out() {
-                freeze::moved(shared);
+                freeze::moved(shared).await;
             } else {
                 shared.stop(Stopping {
                     grace: Some(grace),
@@ -164,7 +164,7 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
         }
         Command::Freeze { answer } => {
             tracing::info!("the platform asks this process to hand over its agents");
-            // An earlier freeze is over, and agents at rest can hand over nothing.
+            // An earlier freeze is over, and agents at rest have nothing more to hand over.
             if shared.has_moved_out() {
                 shared.thaw();
             }
@@ -255,7 +255,7 @@ impl Shared {
         }
     }
 
-    /// Renews the certificates that are no use any more. Returns their number.
+    /// Renews the certificates that are useless now. Returns their number.
     pub(super) fn renew_at_once(&self, is_useless: impl Fn(&CertificateStanding) -> bool) -> usize {
         let steady = self.clock();
         let renew = |standing: &mut CertificateStanding| {
@@ -272,7 +272,7 @@ impl Shared {
         }
         let count = early.len();
         for (due, holder) in early {
-            // A certificate that is being renewed is in no schedule. The new one is checked when it comes.
+            // A certificate that is being renewed is not in the schedule. The new one is checked when it comes.
             if agents.renewals.remove(due, holder) {
                 agents.renewals.insert(steady, holder);
             }
@@ -280,10 +280,12 @@ impl Shared {
         count
     }
 
-    /// The standing of a certificate that came for `who`, in place of one with the `former` standing. A certificate that is no use
-    /// any more, because its CA was revoked on its way or a clock is wrong, counts as another failed attempt: the next one is soon.
+    /// The standing of a certificate that came for `who`, in place of one with the `former` standing. If it is useless
+    /// already, because its CA was revoked meanwhile or a clock is wrong, it counts as another failed attempt, and the
+    /// next one is soon.
     ///
-    /// The caller has locked the agents and keeps them locked until the standing is noted, so that no deny list comes in between.
+    /// The caller has locked the agents, and keeps them locked until the standing is noted, so that no deny list comes
+    /// in between.
     pub(super) fn standing_of(
         &self,
         who: &str,
@@ -309,14 +311,14 @@ impl Shared {
         freeze::thaw(self, resting);
     }
 
-    /// Whether its agents have handed over everything, and the move was not withdrawn.
+    /// Whether the agents have handed over everything, and the move was not withdrawn.
     pub(super) fn has_moved_out(&self) -> bool {
         !self.resting.lock().is_empty()
     }
 }
 
-/// Renews one certificate. Until renewal succeeds the old certificate stays in use, even after its end. Peers refuse it
-/// then, and the platform may be back at any moment.
+/// Renews one certificate. Until that succeeds the old certificate stays in use, even after its end: peers then refuse
+/// it, but the platform may be back at any moment.
 async fn renew(shared: Arc<Shared>, number: u64) {
     if number == THE_PROCESS {
         renew_process(&shared).await;
@@ -346,7 +348,9 @@ async fn renew_agent(shared: &Arc<Shared>, entry: &Entry) {
     }
     match &certified {
         Ok(certified) => shared.publish_key(entry.aid.local_name(), certified).await,
-        Err(error) if is_final(error) => return shared.agent_revoked(entry, &error.to_string()),
+        Err(error) if is_final(error) => {
+            return shared.agent_revoked(entry, &error.to_string()).await;
+        }
         Err(_) => {}
     }
     let mut agents = shared.agents.lock();
@@ -406,7 +410,7 @@ async fn renew_process(shared: &Shared) {
     agents.renewals.insert(standing.due, THE_PROCESS);
 }
 
-/// Whether asking again can never help, because the platform has revoked its consent.
+/// Whether asking again can never help, because the platform has withdrawn its consent.
 fn is_final(error: &CertificationError) -> bool {
     matches!(error, CertificationError::Refused(fault)
         if matches!(fault.code, FaultCode::NotPlaced | FaultCode::NotPermitted))
@@ -424,7 +428,7 @@ fn say_failure(who: &str, error: &CertificationError, next: CertificateStanding,
     }
 }
 
-/// Reports the refusals since the last report. Returns whether the platform has all.
+/// Reports the refusals since the last report. Returns whether the platform has all of them.
 pub(super) async fn tell_refusals(shared: &Shared) -> bool {
     let mut told = shared.refusals_told.lock().await;
     let refusals = shared.bus.refusals();
@@ -457,7 +461,7 @@ pub(super) async fn tell_refusals(shared: &Shared) -> bool {
                 by: None,
             });
     }
-    // While the platform is away, they are reported again with the next ones.
+    // If the platform is away, they are reported again with the next ones.
     let records = records.into_values().collect();
     let are_told = shared.host.ask(ask::Refusals { records }).await.is_ok();
     if are_told {
@@ -466,8 +470,8 @@ pub(super) async fn tell_refusals(shared: &Shared) -> bool {
     are_told
 }
 
-/// Category and explanation of a refusal, as operators read them. An explanation that came from another process already
-/// names its category.
+/// The category and explanation of a refusal, as operators read them. An explanation from another process already names
+/// its category.
 fn said(category: &str, explanation: &str) -> String {
     if explanation
         .strip_prefix(category)

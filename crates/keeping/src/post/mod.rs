@@ -6,10 +6,10 @@
 //! as a `failure`. The node keeps this `failure` until the sender has it.
 //!
 //! **Once.** The writing process and a number identify a letter all the way, even after it has left. The letter also
-//! counts how often it was carried from node to node. By this count (`had`), a node distinguishes a letter that comes
-//! back from a letter that comes twice because an answer was lost. A letter leaves a node when the next node has it on
-//! disk, or when the receiver has taken it. If the receiver's process ends after it took a letter and before its node
-//! learns so, the next process gets the letter again, marked as a repetition.
+//! counts how often it was carried from node to node. By this count (`had`), a node can tell a letter that comes back
+//! from a letter that comes twice because an answer was lost. A letter leaves a node when the next node has it on disk,
+//! or when the receiver has taken it. If the receiver's process ends after it took a letter and before its node knows,
+//! the next process gets the letter again, marked as a repetition.
 //!
 //! **In order.** A node notes the nodes to which it carried letters for an agent. Before it hands over later letters,
 //! or carries them to another node, it asks those nodes whether they still have earlier ones (`trail`).
@@ -61,21 +61,21 @@ use shelf::{Shelf, ShelvedLetter};
 pub use carrier::run;
 pub use own::{OwnPost, PostPlace};
 
-/// How long a notice is kept, and how long a letter without an expiry is.
+/// How long a notice is kept, and how long a letter without an expiry is kept.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long a letter may wait at most.
 const LONGEST_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How far the clock of a sender's process may be ahead.
+/// How far ahead the clock of a sender's process may be.
 const CLOCKS_APART: Duration = Duration::from_secs(3600);
-/// Most letters in one request.
+/// The most letters in one request.
 pub const MOST_POSTED: usize = 1024;
-/// Most letters of a mailbox that are listed.
+/// The most letters of a mailbox that are listed.
 const MOST_LISTED: usize = 1000;
 
 /// The place of an agent, as seen from this node.
 #[derive(Debug)]
 pub enum Whereabouts {
-    /// In this process of this node. The number distinguishes one connection to the process from another.
+    /// In this process of this node. The number identifies the connection to the process.
     Here(String, u64),
     /// On another node.
     There(String),
@@ -88,9 +88,9 @@ pub enum Whereabouts {
 pub(crate) struct Pace {
     /// The pause before a failed attempt is repeated.
     pub(crate) pause: Duration,
-    /// The longest time between two looks for changes.
+    /// The longest time between two checks for changes.
     pub(crate) look: Duration,
-    /// How long the post waits for a silent node that letters were carried to.
+    /// How long the post waits for a silent node to which letters were carried.
     pub(crate) given_up: Duration,
 }
 
@@ -116,16 +116,16 @@ pub trait Ways: Send + Sync + 'static {
         letters: Vec<DeliveredLetter>,
     ) -> BoxFuture<'a, Result<(), Fault>>;
 
-    /// Carries letters for one agent to another node. For each letter the answer says why the node does not keep it, if
-    /// it does not.
+    /// Carries letters for one agent to another node. For each letter, the answer is the reason why that node does not
+    /// keep it, if it does not.
     fn forward<'a>(
         &'a self,
         node: &'a str,
         letters: Vec<PostedLetter>,
     ) -> BoxFuture<'a, Result<Vec<Option<Fault>>, Fault>>;
 
-    /// Asks another node how these letters for an agent compare with those it has of that agent. No letter that was
-    /// forwarded to the node before this question arrives there after it.
+    /// Asks another node how these letters for an agent compare with those that it has for the agent. No letter that
+    /// was forwarded to the node before this question arrives there after it.
     fn trail<'a>(
         &'a self,
         node: &'a str,
@@ -139,7 +139,7 @@ pub struct KeptLetters {
     /// The node's name.
     node: String,
     platform: String,
-    /// Length of the longest kept message, in bytes.
+    /// The length of the longest kept message, in bytes.
     longest: usize,
     ams: Aid,
     pace: Pace,
@@ -148,16 +148,16 @@ pub struct KeptLetters {
     reserve: Reserve,
     shares: Arc<Shares>,
     mailboxes: Mutex<HashMap<String, Arc<KeptMailbox>>>,
-    /// The notices of this node that have not left yet.
+    /// The letters here about which the node has written notices.
     about: Mutex<HashSet<AboutLetter>>,
     origin: u64,
     /// This origin's last number for each receiver.
     sequences: Mutex<HashMap<String, u64>>,
     /// Mailboxes that need a carrier.
     carried: mpsc::UnboundedSender<Arc<KeptMailbox>>,
-    /// The receiving end, until the task that runs the carriers fetches it.
+    /// The receiving end, until the task that runs the carriers takes it.
     to_carry: Mutex<Option<mpsc::UnboundedReceiver<Arc<KeptMailbox>>>>,
-    /// The shares of the log for what becomes of letters, by agents.
+    /// The shares of the log for reports on letters, by agent.
     lines: Mutex<LogShares>,
 }
 
@@ -169,14 +169,14 @@ pub fn new_origin() -> u64 {
 }
 
 /// The origin under which a node keeps the letters that a process numbers. No two processes share an origin, even if
-/// both say the same one.
+/// both claim the same one.
 pub fn origin_of(process: &str, said: u64) -> u64 {
     origin_at(process, said, now())
 }
 
-/// The origin, as a node makes it at this moment. For a clock that is no further ahead than allowed, the moment changes
-/// nothing: a letter that is brought again later is recognised. A start further in the future counts as the oldest, so
-/// that no process has its letters remembered longer than others.
+/// The origin, as a node makes it at this moment. If the process's clock is no further ahead than allowed, the moment
+/// does not matter: a letter that is brought again later is recognised. A start further in the future counts as the
+/// oldest, so that no process has its letters remembered longer than others.
 fn origin_at(process: &str, said: u64, now: UnixMillis) -> u64 {
     let mut both = said.to_le_bytes().to_vec();
     both.extend_from_slice(process.as_bytes());
@@ -224,6 +224,7 @@ impl KeptLetters {
             to_carry: Mutex::new(Some(to_carry)),
             lines: Mutex::default(),
         };
+        let mut written = Vec::new();
         for stream in post.journal.streams() {
             let Some(agent) = stream.name().strip_prefix(MAILBOX) else {
                 continue;
@@ -234,18 +235,38 @@ impl KeptLetters {
                 let shelf = mailbox.shelf.lock();
                 // A notice that was carried here names a letter by its number on another node.
                 let own = shelf.letters().filter(|(_, kept, _)| kept.cover.hops == 0);
-                let about = own.filter_map(|(_, kept, _)| kept.cover.about.clone());
-                post.about.lock().extend(about);
+                let notices = own.filter_map(|(_, kept, _)| {
+                    let about = kept.cover.about.clone()?;
+                    Some((about, kept.cover.posted))
+                });
+                written.extend(notices);
             }
             post.mailboxes
                 .lock()
                 .insert(mailbox.agent.clone(), mailbox.clone());
             post.carry(&mailbox);
         }
+        for (about, posted) in written {
+            if post.has_letter(&about, posted) {
+                post.about.lock().insert(about);
+            }
+        }
         Ok(post)
     }
 
-    /// Whether to write a line about this agent to the log now, and how many were left out since the last one.
+    /// Whether this node has the letter that a notice from this time is about. A new mailbox numbers its letters from the
+    /// beginning, so a later letter may have the same number.
+    fn has_letter(&self, about: &AboutLetter, noticed: UnixMillis) -> bool {
+        let mailbox = self.mailboxes.lock().get(&about.receiver).cloned();
+        mailbox.is_some_and(|mailbox| {
+            let shelf = mailbox.shelf.lock();
+            let letter = shelf.get(about.number);
+            letter.is_some_and(|kept| kept.cover.posted <= noticed)
+        })
+    }
+
+    /// Whether to write a line about this agent to the log now. If so, returns how many lines were left out since the
+    /// last one.
     fn admit_line(&self, agent: &str) -> Option<u64> {
         self.lines.lock().admit(agent.to_owned())
     }
@@ -370,7 +391,7 @@ fn waiting_message(message: &Bytes, cover: &Cover) -> WaitingMessage {
     }
 }
 
-/// The expiry of a letter, given the one that its sender asked for.
+/// The expiry of a letter, from the one that its sender asked for.
 pub fn expiry_of(asked: Option<UnixMillis>, posted: UnixMillis) -> UnixMillis {
     asked.unwrap_or(posted + LIFETIME.as_millis() as u64)
 }

@@ -52,11 +52,11 @@ impl KeptLetters {
         Ok(())
     }
 
-    /// Checks whether a sender takes the notices about its earlier letters. If it takes none, it has no new letter kept:
-    /// each could bring one more notice, and these are kept however full the disk is. A letter that is or was here, and
-    /// one from another node, is no new letter.
+    /// Checks whether a sender takes the notices about its earlier letters. If it takes none, none of its new letters
+    /// is kept, because each could cause one more notice, and notices are kept however full the disk is. A letter that
+    /// is or was here, or comes from another node, is not new.
     ///
-    /// This locks shelves, so the caller must hold none.
+    /// This locks shelves, so the caller must not hold one.
     pub(super) fn check_notices(&self, cover: &Cover, sender: Option<&str>) -> Result<(), Fault> {
         let Some(sender) = sender else {
             return Ok(());
@@ -133,7 +133,7 @@ impl KeptLetters {
     }
 
     /// Keeps one notice about a letter for the letter's sender. Returns once it is on disk. A notice that can never be
-    /// kept is given up, since its letter would hold up others.
+    /// kept is given up, because otherwise its letter would hold up others.
     async fn notify(
         self: &Arc<Self>,
         mailbox: &KeptMailbox,
@@ -148,9 +148,10 @@ impl KeptLetters {
             number,
             failure: notice.performative == Performative::Failure,
         };
-        // Another task may be writing this notice. If it cannot, this task tries, too.
+        // Another task may be writing this notice. If that task fails, this one tries, too.
         let _turn = mailbox.notifying.lock().await;
-        if self.about.lock().contains(&about) {
+        let is_gone = mailbox.shelf.lock().get(number).is_none();
+        if is_gone || self.about.lock().contains(&about) {
             return Ok(());
         }
         let receiver = notice.receivers[0].local_name().to_owned();
@@ -190,7 +191,7 @@ impl KeptLetters {
             return Ok(());
         };
         self.about.lock().remove(&about);
-        // The same notice would be refused again and again.
+        // The same notice would be refused every time.
         if fault.code != FaultCode::BadRequest {
             return Err(fault);
         }
@@ -203,7 +204,19 @@ impl KeptLetters {
         Ok(())
     }
 
-    /// A notice in its encoding. It repeats what its letter says of itself, unless it would be too long to be kept.
+    /// Forgets the notices about a letter that is gone, wherever they are: a later letter may get its number.
+    pub(super) fn forget_notices(&self, receiver: &str, number: u64) {
+        let mut about = self.about.lock();
+        for failure in [false, true] {
+            about.remove(&AboutLetter {
+                receiver: receiver.to_owned(),
+                number,
+                failure,
+            });
+        }
+    }
+
+    /// A notice in its encoding. It repeats what its letter says about itself, unless it would then be too long to be kept.
     fn encoded(&self, mut notice: AclMessage) -> Result<Vec<u8>, EncodeError> {
         let mut message = Vec::new();
         bitefficient::encode(&notice, &mut message)?;

@@ -12,8 +12,8 @@ use super::shelf::Shelf;
 use super::{KeptLetters, storage};
 
 impl KeptLetters {
-    /// Takes in the outcomes that a process reports for its letters. Returns when all of them are on disk. An outcome that
-    /// cannot be written holds up no other one.
+    /// Takes in the outcomes that a process reports for its letters. Returns when all of them are on disk. An outcome
+    /// that cannot be written does not hold up others.
     ///
     /// # Errors
     /// If an outcome cannot be written. The process must report it again.
@@ -29,7 +29,7 @@ impl KeptLetters {
         tracing::trace!(agent, ?outcomes, "settled");
         let mut gone = Vec::new();
         let mut written = Ok(());
-        // The other letters are handed over again after a while, not at once.
+        // The other letters are handed over again after a while, and not at once.
         let is_news = outcomes
             .iter()
             .any(|(_, outcome)| !matches!(outcome, LetterOutcome::Left(_)));
@@ -47,7 +47,7 @@ impl KeptLetters {
         written
     }
 
-    /// Takes in the outcome of one letter: its sender is told, if it is to be.
+    /// Takes in the outcome of one letter, and tells its sender if necessary.
     async fn take_in(
         self: &Arc<Self>,
         process: &str,
@@ -75,7 +75,7 @@ impl KeptLetters {
         }
     }
 
-    /// Forgets letters that will go nowhere from here.
+    /// Removes letters that will go nowhere from here.
     pub(super) async fn settled(
         &self,
         mailbox: &Arc<KeptMailbox>,
@@ -90,7 +90,7 @@ impl KeptLetters {
         self.remove(mailbox, settled).await
     }
 
-    /// Forgets letters that another node has, unless they have come back from there.
+    /// Removes letters that another node has, unless they have come back from there.
     pub(super) async fn carried(
         &self,
         mailbox: &Arc<KeptMailbox>,
@@ -106,8 +106,8 @@ impl KeptLetters {
         self.remove(mailbox, carried).await
     }
 
-    /// Removes letters that `choose` names, each with the mark that says that it was here. A letter that comes back after
-    /// it was chosen is kept anew.
+    /// Removes the letters that `choose` returns, each with the mark that says that it was here. A letter that comes
+    /// back after it was chosen is kept anew.
     async fn remove(
         &self,
         mailbox: &Arc<KeptMailbox>,
@@ -132,7 +132,7 @@ impl KeptLetters {
             let noted = mailbox.note_removed(&mut shelf, &removed);
             noted.map_err(storage)?;
             let written = mailbox.stream.remove(&numbers).map_err(storage)?;
-            // The letter leaves the shelf at once: if it comes back while this is written, it is kept again.
+            // The letter leaves the shelf at once, so that it is kept again if it comes back while this is written.
             for number in &numbers {
                 taken.extend(shelf.take(*number).map(|kept| (*number, kept)));
             }
@@ -141,7 +141,7 @@ impl KeptLetters {
         if let Err(error) = written.await {
             let mut shelf = mailbox.shelf.lock();
             for (number, mut kept) in taken {
-                // A process may have taken it, and the shelf does not know any more to which it was handed.
+                // A process may have taken it, and the shelf no longer knows to which one it was handed.
                 kept.cover.again = true;
                 // The letter may have come back already.
                 if !shelf.holds(&kept.cover) {
@@ -153,11 +153,9 @@ impl KeptLetters {
             return Err(storage(error));
         }
         let mut origins = BTreeSet::new();
-        for (_, kept) in taken {
+        for (number, kept) in taken {
             origins.insert(kept.cover.origin);
-            if let Some(about) = &kept.cover.about {
-                self.about.lock().remove(about);
-            }
+            self.forget_notices(&mailbox.agent, number);
         }
         mailbox.forget_doubts(&numbers);
         mailbox.forget_surplus(&origins).map_err(storage)

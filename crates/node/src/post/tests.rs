@@ -61,7 +61,7 @@ fn alice() -> WaitingProvenance {
     }
 }
 
-/// A letter of alice to bob.
+/// A letter from alice to bob.
 fn letters() -> Vec<PostedLetter> {
     vec![letter(
         alice(),
@@ -71,8 +71,8 @@ fn letters() -> Vec<PostedLetter> {
     )]
 }
 
-/// A node on a bus of its own, and the mailbox of its agent there. Then the agent of the Master, which answers nothing by
-/// itself, and its mailbox.
+/// A node on a bus of its own, with the mailbox of its agent; and the agent of the Master, which does not answer by
+/// itself, with its mailbox.
 async fn on_a_bus(folder: &Path) -> (Arc<Shared>, Mailbox, Correspondent, Mailbox) {
     let (shared, _) = testing::node(folder, testing::no_isolation()).await;
     let (commands, received) = mpsc::channel(1);
@@ -134,7 +134,7 @@ async fn an_agent_that_is_no_node_holds_up_no_letters_while_the_master_is_away()
     let place = tempfile::tempdir().unwrap();
     let (shared, _unread, _master, _asked) = on_a_bus(place.path()).await;
     learn_of_node_2(&shared);
-    // The Master does not answer, so these wait for as long as the test likes.
+    // The Master does not answer, so these wait as long as the test likes.
     let carry = || Box::pin(shared.carried_here("mallory", letters()));
     let mut carried: Vec<_> = std::iter::repeat_with(carry).take(16).collect();
     for carried in &mut carried {
@@ -149,7 +149,7 @@ async fn an_agent_that_is_no_node_holds_up_no_letters_while_the_master_is_away()
     assert_eq!(trail.unwrap().unwrap().arrivals, 1);
 }
 
-/// Otherwise its later letters could come in before those that wait for the Master's word.
+/// Otherwise its later letters could come in before those that wait for the Master's answer.
 #[tokio::test]
 async fn a_node_that_is_not_known_here_yet_brings_its_letters_again() {
     let place = tempfile::tempdir().unwrap();
@@ -192,17 +192,105 @@ fn a_node_carries_no_letters_without_proof_and_speaks_for_the_platform_in_notice
     }
 }
 
-/// Otherwise it could make the mailboxes forget what they had from others.
-#[tokio::test]
-async fn a_process_numbers_its_letters_under_one_origin() {
-    let place = tempfile::tempdir().unwrap();
-    let (shared, _reports) = testing::node(place.path(), testing::no_isolation()).await;
+/// A node with the process `p`, in which alice is.
+async fn with_alice(folder: &Path) -> Arc<Shared> {
+    let (shared, _reports) = testing::node(folder, testing::no_isolation()).await;
     let launch = serde_json::json!({
         "process": "p", "group": "p", "agents": ["alice"], "command": [], "environment": {},
     });
     let entry = Entry::new(Remembered::new(serde_json::from_value(launch).unwrap()));
-    let entries = || shared.processes.entries.lock();
-    entries().insert("p".to_owned(), entry);
+    shared
+        .processes
+        .entries
+        .lock()
+        .insert("p".to_owned(), entry);
+    shared
+}
+
+/// All agents are on another node.
+struct AllElsewhere(mpsc::UnboundedSender<PostedLetter>);
+
+impl Ways for AllElsewhere {
+    fn whereabouts(&self, _: &str) -> Whereabouts {
+        Whereabouts::There("node-2".to_owned())
+    }
+
+    fn deliver<'a>(
+        &'a self,
+        _: &'a str,
+        _: Vec<DeliveredLetter>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        unreachable!("nobody is here")
+    }
+
+    fn forward<'a>(
+        &'a self,
+        _: &'a str,
+        letters: Vec<PostedLetter>,
+    ) -> BoxFuture<'a, Result<Vec<Option<Fault>>, Fault>> {
+        let taken: Vec<Option<Fault>> = vec![None; letters.len()];
+        for letter in letters {
+            self.0.send(letter).unwrap();
+        }
+        std::future::ready(Ok(taken)).boxed()
+    }
+
+    fn trail<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: Vec<LetterMark>,
+    ) -> BoxFuture<'a, Result<Trail, Fault>> {
+        unreachable!("no letter went to a third node")
+    }
+}
+
+/// A process brings the notices that came too late for its agents to take along. It cannot write to anybody else in the
+/// platform's name.
+#[tokio::test]
+async fn a_process_brings_notices_for_its_own_agents_once_they_move_and_the_next_node_takes_them() {
+    let (ams, failure) = ("ams@factory", &Performative::Failure);
+    let place = tempfile::tempdir().unwrap();
+    let shared = with_alice(place.path()).await;
+    let notice = |receiver: &str, sender: &str, performative: &Performative| {
+        let mut notice = letter(WaitingProvenance::Platform, sender, performative, true);
+        notice.cover.receiver = receiver.to_owned();
+        notice.cover.expiry = now() + 3_600_000;
+        vec![notice]
+    };
+    let early = shared.post_of("p", notice("alice", ams, failure)).await;
+    assert_eq!(early.unwrap_err().code, FaultCode::NotPermitted);
+    let hand_in = |entry: &mut Entry| entry.remembered.handed_in = Some(7);
+    shared.processes.with("p", hand_in).unwrap();
+    for forged in [
+        notice("bob", ams, failure),
+        notice("alice", "alice@factory", failure),
+        notice("alice", ams, &Performative::Inform),
+    ] {
+        let fault = shared.post_of("p", forged).await.unwrap_err();
+        assert_eq!(fault.code, FaultCode::NotPermitted, "{fault}");
+    }
+    let kept = shared.post_of("p", notice("alice", ams, failure)).await;
+    assert_eq!(kept.unwrap(), vec![None::<Fault>]);
+    assert_eq!(
+        (shared.post.list("alice").1, shared.post.list("bob").1),
+        (1, 0)
+    );
+
+    let (carried, mut carrying) = mpsc::unbounded_channel();
+    let ways = Arc::new(AllElsewhere(carried));
+    let carriers = tokio::spawn(sealbus_keeping::post::run(shared.post.clone(), ways));
+    let notice = timeout(LATE, carrying.recv()).await.unwrap().unwrap();
+    assert_eq!(unproved(&notice, ams), None);
+    assert_eq!(notice.cover.receiver, "alice");
+    carriers.abort();
+}
+
+/// Otherwise it could make the mailboxes forget letters that they had from others.
+#[tokio::test]
+async fn a_process_numbers_its_letters_under_one_origin() {
+    let place = tempfile::tempdir().unwrap();
+    let shared = with_alice(place.path()).await;
     let posted = |origin, sequence| {
         let mut posted = letters().remove(0);
         posted.cover.origin = origin;

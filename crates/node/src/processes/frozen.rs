@@ -1,4 +1,4 @@
-//! The agents that processes hand in for moves, and the decision on the answers to their messages when a move fails.
+//! The agents that processes hand in for moves, and who answers their unread messages when a move fails.
 
 use std::sync::Arc;
 
@@ -10,11 +10,18 @@ use tokio::sync::oneshot;
 
 use super::Processes;
 
+/// The most bytes of notices that a process brings for agents that it has handed in. There is a limit because notices are
+/// kept even on a full disk.
+const MOST_LATE: usize = 16 << 20;
+/// The bytes for which each of these notices counts beside its message. A node's records of a letter take more room than a
+/// short message.
+const LATE_OVERHEAD: usize = 1 << 10;
+
 /// The parts of a freeze in progress, and the tasks that wait for all of it.
 pub(crate) struct FreezeInProgress {
     number: u64,
     bytes: Vec<u8>,
-    /// How many parts there are.
+    /// The number of parts.
     parts: u32,
     waiting: Vec<oneshot::Sender<Result<usize, Fault>>>,
 }
@@ -37,16 +44,16 @@ pub(crate) struct FrozenProcess {
     /// The agents that are placed in the process.
     pub(crate) agents: Vec<String>,
     pub(crate) destination: String,
-    /// Empty until all of it is there.
+    /// Empty until all parts are there.
     pub(crate) bytes: Arc<Vec<u8>>,
-    /// Whether the process ends, and leaves it to the node to answer what its agents have not read.
+    /// Whether the process ends, and leaves it to the node to answer its agents' unread messages.
     pub(crate) is_left: bool,
-    /// Whether the destination has fetched all of it.
+    /// Whether the destination has fetched everything.
     pub(crate) is_fetched: bool,
 }
 
 impl FrozenProcess {
-    /// Nothing yet, of a process with these agents.
+    /// A freeze of a process with these agents, of which nothing is there yet.
     pub(crate) fn begun(number: u64, agents: Vec<String>, destination: &str) -> Self {
         Self {
             number,
@@ -59,17 +66,17 @@ impl FrozenProcess {
     }
 }
 
-/// The consequence of a move that failed.
+/// The consequence of a failed move.
 pub(crate) enum AfterMove {
-    /// The process goes on, once it is told.
+    /// The process goes on once it is told.
     GoesOn(Option<RpcCaller>),
-    /// The process has ended or is about to: the node answers what its agents have not read.
+    /// The process has ended or is about to. The node answers its agents' unread messages.
     Answer(FrozenProcess),
 }
 
 impl Processes {
-    /// Begins a freeze of this number, unless one is in progress. Returns the connection to the process, which must be told of
-    /// a new one.
+    /// Begins a freeze with this number, unless one is in progress. Returns the connection to the process, which must
+    /// be told of a new one.
     ///
     /// # Errors
     /// If the process cannot be moved now.
@@ -104,8 +111,7 @@ impl Processes {
         Ok(Some(caller))
     }
 
-    /// Gives up a freeze. Returns the size of the frozen agents if all of them have been handed in meanwhile: then it is too
-    /// late.
+    /// Gives up a freeze. If all frozen agents have been handed in by now, returns their size: then it is too late.
     pub(crate) fn give_up_freeze(&self, process: &str, number: u64) -> Option<usize> {
         {
             let mut all = self.frozen.lock();
@@ -116,7 +122,7 @@ impl Processes {
                 all.remove(process);
             }
         }
-        // Parts that still come belong to no move.
+        // Any further parts belong to no move.
         let _ = self.with(process, |entry| {
             entry.freezing.take_if(|it| it.number == number);
             entry.remembered.handed_in.take_if(|it| *it == number);
@@ -124,11 +130,11 @@ impl Processes {
         None
     }
 
-    /// Takes a part of a process's frozen agents. One that is there already comes again because the answer was lost. Returns
-    /// the whole with the last part, which must then be [noted](Self::note) and [handed in](Self::handed_in).
+    /// Takes a part of a process's frozen agents. A part that is there already comes again because the answer was lost.
+    /// With the last part, returns the whole, which must then be [noted](Self::note) and [handed in](Self::handed_in).
     ///
     /// # Errors
-    /// If the part belongs to no freeze in progress, or does not follow the others. Then the agents go on in the process.
+    /// If the part belongs to no freeze in progress, or does not follow the others. The agents then go on in the process.
     pub(crate) fn add_frozen_part(
         &self,
         process: &str,
@@ -167,10 +173,10 @@ impl Processes {
         })?
     }
 
-    /// Notes that a process has handed in its agents, and tells those that wait for that.
+    /// Notes that a process has handed in its agents, and tells the tasks that wait for that.
     ///
     /// # Errors
-    /// If the move was given up meanwhile.
+    /// If the move was given up in the meantime.
     pub(crate) fn handed_in(&self, process: &str, whole: FreezeInProgress) -> Result<(), Fault> {
         let size = whole.bytes.len();
         let mut frozen = self.frozen.lock();
@@ -186,8 +192,36 @@ impl Processes {
         Ok(())
     }
 
-    /// Notes that a process cannot be moved, or that it ends. Returns whether it has handed its agents in, so that the node
-    /// answers what they have not read.
+    /// Notes that a process brings so many notices, of this many bytes in all, which came too late for its agents to take
+    /// along.
+    ///
+    /// # Errors
+    /// If the process has not handed in its agents, or has brought too many bytes.
+    pub(crate) fn brings_notices(
+        &self,
+        process: &str,
+        count: usize,
+        bytes: usize,
+    ) -> Result<(), Fault> {
+        self.with(process, |entry| {
+            if entry.remembered.handed_in.is_none() {
+                let why = format!("the process {process} brings notices, and its agents do not move");
+                return Err(Fault::new(FaultCode::NotPermitted, why));
+            }
+            let bytes = bytes.saturating_add(count.saturating_mul(LATE_OVERHEAD));
+            entry.late_notices = entry.late_notices.saturating_add(bytes);
+            if entry.late_notices <= MOST_LATE {
+                return Ok(());
+            }
+            let why = format!(
+                "the process {process} brings more than {MOST_LATE} bytes of notices for agents that it has handed in"
+            );
+            Err(Fault::new(FaultCode::Full, why))
+        })?
+    }
+
+    /// Notes that a process cannot be moved, or that it ends. Returns whether it has handed in its agents, so that the
+    /// node answers their unread messages.
     pub(crate) fn not_frozen(&self, process: &str, reason: &str) -> bool {
         {
             let mut all = self.frozen.lock();
@@ -195,7 +229,7 @@ impl Processes {
                 frozen.is_left = true;
                 return true;
             }
-            // A last part that is being taken comes too late.
+            // A last part that is just being taken is too late.
             all.remove(process);
         }
         let given_up = self.with(process, |entry| {
@@ -209,7 +243,7 @@ impl Processes {
         false
     }
 
-    /// Ends a failed move. A process that does not hear of it asks when it attaches again.
+    /// Ends a failed move. A process that is not told of it asks when it attaches again.
     ///
     /// # Errors
     /// If the process is unknown and has handed in nothing.
@@ -228,20 +262,20 @@ impl Processes {
         }
     }
 
-    /// Whether what a process hands in for this freeze is still kept for its move.
+    /// Whether agents that a process hands in for this freeze are still kept for its move.
     pub(crate) fn keeps_frozen(&self, process: &str, number: u64) -> bool {
         let frozen = self.frozen.lock();
         frozen.get(process).is_some_and(|it| it.number == number)
     }
 
-    /// Forgets what a process that has ended had handed in. Returns it if nobody has fetched it.
+    /// Forgets the agents that an ended process had handed in. Returns them if nobody has fetched them.
     pub(crate) fn forget_frozen(&self, process: &str) -> Option<FrozenProcess> {
         let frozen = self.frozen.lock().remove(process)?;
         (!frozen.bytes.is_empty() && !frozen.is_fetched).then_some(frozen)
     }
 
-    /// The size of what a process has handed over for this destination, if that still waits for the outcome. The process may
-    /// have ended since.
+    /// The size of the agents that a process has handed over for this destination, if they still wait for the outcome.
+    /// The process may have ended since.
     pub(crate) fn frozen_for(&self, process: &str, destination: &str) -> Option<usize> {
         let frozen = self.frozen.lock();
         let frozen = frozen.get(process);

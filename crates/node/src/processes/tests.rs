@@ -18,8 +18,8 @@ fn remembered() -> Remembered {
     })
 }
 
-/// A node that was restarted does not know which agents live in the processes that it takes over. Until one reports, none
-/// of them counts as finished.
+/// A restarted node does not know which agents live in the processes that it takes over. Until a process reports one,
+/// it does not count as finished.
 #[test]
 fn a_process_that_was_taken_over_is_not_done_before_it_reports() {
     let processes = Processes::default();
@@ -76,7 +76,7 @@ fn hand_in(processes: &Processes) -> Result<(), Fault> {
     processes.handed_in("p", whole.expect("it is the last part"))
 }
 
-/// A process brings a part again if the answer was lost.
+/// A process sends a part again if the answer was lost.
 #[test]
 fn a_part_that_comes_again_is_there_already_and_none_is_left_out() {
     let processes = processes_in_a_freeze();
@@ -94,7 +94,7 @@ fn a_part_that_comes_again_is_there_already_and_none_is_left_out() {
         part(1, false, "of an earlier freeze")
     ));
     let whole = bring(FREEZE, part(1, false, "ents")).unwrap().unwrap();
-    // Its answer may be lost before it is on disk, and after.
+    // The answer may be lost before the part is on disk, and after.
     let last = || bring(FREEZE, part(1, false, "ents"));
     assert!(last().unwrap().is_none());
     processes.handed_in("p", whole).unwrap();
@@ -125,11 +125,11 @@ fn a_freeze_is_given_up_as_long_as_not_all_is_handed_in() {
     assert!(processes.add_frozen_part("p", FREEZE, &last).is_err());
 }
 
-/// The disk may be slow, so that the node gives the freeze up meanwhile.
+/// The disk may be slow, so that the node gives up the freeze in the meantime.
 #[test]
 fn a_freeze_that_is_given_up_while_it_is_noted_is_no_freeze_after_a_restart_of_the_node() {
     let place = tempfile::tempdir().unwrap();
-    // Writes to the disk wait for the one thread.
+    // Writes to the disk wait for the only thread.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(1);
     runtime.build().unwrap().block_on(async {
@@ -149,7 +149,7 @@ fn a_freeze_that_is_given_up_while_it_is_noted_is_no_freeze_after_a_restart_of_t
     });
 }
 
-/// The agents may live elsewhere by then: the Master says whether they go on here.
+/// The agents may live elsewhere by then. The Master says whether they go on here.
 #[tokio::test]
 async fn a_node_that_is_started_again_thaws_nothing_that_was_handed_in() {
     let directory = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ async fn a_node_that_is_started_again_thaws_nothing_that_was_handed_in() {
     let (stream, _peer) = tokio::io::duplex(1);
     let (caller, _requests, _drive) = sealbus_control::rpc::open(stream, 1);
     processes.connect("p", &caller, 1).unwrap();
-    // The Master asks again for what is lost. The move fails.
+    // The Master asks again for the lost parts. The move fails.
     let freeze = || {
         let (waiting, _) = tokio::sync::oneshot::channel();
         processes.begin_freeze("p", FREEZE + 1, "node-2", waiting)
@@ -191,7 +191,7 @@ async fn a_node_that_is_started_again_thaws_nothing_that_was_handed_in() {
     assert!(freeze().unwrap().is_some());
 }
 
-/// A Master that takes over asks again for what the process handed over for the former one.
+/// A Master that takes over asks again for the agents that the process handed over for the former one.
 #[test]
 fn what_a_process_handed_over_is_there_after_its_end() {
     let processes = processes_in_a_freeze();
@@ -201,8 +201,8 @@ fn what_a_process_handed_over_is_there_after_its_end() {
     assert_eq!(processes.frozen_for("p", "node-3"), None);
 }
 
-/// The process answers as long as it has not handed its agents in, or when the move has failed. Otherwise the node does,
-/// whether it notices the end of the process before the end of the move or after it.
+/// The process answers as long as it has not handed in its agents, or if the move has failed. Otherwise the node
+/// answers, whether it notices the end of the process before or after the end of the move.
 #[test]
 fn either_a_process_that_ends_answers_what_its_agents_have_not_read_or_its_node_does() {
     let processes = processes_in_a_freeze();
@@ -225,10 +225,27 @@ fn either_a_process_that_ends_answers_what_its_agents_have_not_read_or_its_node_
     assert!(matches!(processes.thaw("p"), Ok(AfterMove::GoesOn(_))));
     assert!(!processes.not_frozen("p", "it ends"));
 
-    // A part that comes after the move has failed is not taken.
+    // A part that comes after the move has failed is refused.
     let processes = processes_in_a_freeze();
     processes.frozen.lock().clear();
     assert!(hand_in(&processes).is_err());
+}
+
+/// Notices are kept even on a full disk, so their bytes and their number have a limit.
+#[test]
+fn a_process_brings_so_many_notices_for_agents_that_it_has_handed_in_and_none_for_others() {
+    let processes = processes_in_a_freeze();
+    let bring = |count, bytes| processes.brings_notices("p", count, bytes);
+    let refused = |count, bytes| bring(count, bytes).unwrap_err().code;
+    assert_eq!(refused(1, 1), FaultCode::NotPermitted);
+    hand_in(&processes).unwrap();
+    for _ in 0..15 {
+        bring(1, 1 << 20).unwrap();
+    }
+    // So many short notices take as much room as a long one.
+    assert_eq!(refused(1024, 0), FaultCode::Full);
+    assert!(processes.thaw("p").is_ok());
+    assert_eq!(refused(1, 1), FaultCode::NotPermitted);
 }
 
 /// No Master tells the node how the move ended.
@@ -245,7 +262,7 @@ fn a_node_answers_what_nobody_has_fetched_and_nothing_else() {
     }
 }
 
-/// The Master hears of the agents of a node each time that one of them changes, so they are collected only when a process
+/// The Master is told the agents of a node each time one of them changes, so they are collected only when a process
 /// comes or goes.
 #[test]
 fn the_agents_of_a_node_are_collected_when_a_process_comes_or_goes() {
@@ -282,7 +299,7 @@ fn a_fault_lists_the_first_agents_alone() {
     assert_eq!(Placement::of(&launch).listed(), "a000");
 }
 
-/// A node that was started again has its processes back before they attach.
+/// A restarted node has its processes back before they attach.
 #[tokio::test]
 async fn what_needs_an_attached_process_waits_for_it_a_while() {
     let (soon, late) = (Duration::from_millis(1), Duration::from_secs(600));
@@ -303,7 +320,7 @@ async fn what_needs_an_attached_process_waits_for_it_a_while() {
     processes.await_attachment("p", late).await.unwrap();
 }
 
-/// The turn of a process of this name, which is attached.
+/// The turn of an attached process with this name.
 fn attached(processes: &Processes, name: &str) -> Turn {
     let entry = Entry::new(remembered());
     processes.entries.lock().insert(name.to_owned(), entry);
@@ -312,7 +329,7 @@ fn attached(processes: &Processes, name: &str) -> Turn {
     processes.connect(name, &caller, 1).unwrap()
 }
 
-/// A subscription has a question for each node, which waits nearly all of the time. Certificates are to be renewed as well.
+/// A subscription has one question for each node, which waits nearly all the time. Certificates must be renewed nevertheless.
 #[test]
 fn questions_that_wait_for_events_leave_their_places_to_other_requests() {
     let processes = Processes::default();
@@ -324,20 +341,20 @@ fn questions_that_wait_for_events_leave_their_places_to_other_requests() {
         let waits = place.leave(100, false).unwrap();
         waiting.push((place, waits));
     }
-    // There is an end to that. The next question stays in its place.
+    // This is limited. The next question stays in its place.
     let mut last = place().unwrap();
     assert_eq!(last.leave(100, false).unwrap_err().code, FaultCode::Full);
     let mut working: Vec<_> = std::iter::from_fn(place).collect();
     assert_eq!(working.len(), AT_ONCE - 1);
 
-    // A question that has waited is worked on when there is a place.
+    // A question that has waited continues when there is a place.
     let (mut first, waits) = waiting.swap_remove(0);
     assert!(first.come_back().now_or_never().is_none());
     working.truncate(1);
     assert!(first.come_back().now_or_never().is_some());
     drop((first, waits));
     drop(last.leave(100, false).unwrap());
-    // Long questions are fewer.
+    // There are fewer long questions.
     waiting.clear();
     for is_room in [true, false] {
         let mut place = place().unwrap();
@@ -367,7 +384,7 @@ fn questions_to_other_nodes_leave_room_for_other_requests_to_them() {
     drop(place.leave(100, false).unwrap());
     drop(waiting);
     assert!(ask(&turns[2]).is_ok());
-    // It takes a limited number of bytes, too.
+    // It also takes a limited number of bytes.
     let long = ask_long(&turns[0], 20 << 20).unwrap();
     let refused = ask_long(&turns[1], 20 << 20).err().unwrap();
     assert_eq!(refused.code, FaultCode::Full);

@@ -37,10 +37,10 @@ use crate::attachment::part_of;
 use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
 use sealbus_control::authority::IssuedChain;
 use sealbus_control::host::{Command, no_letters, no_logs};
-use sealbus_control::post::LetterOutcome;
+use sealbus_control::post::{LetterOutcome, PostedLetter};
 use sealbus_control::{
     AgentLocation, AgentState, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription,
-    ProcessContact, PublishedKey, Rules, Subject, TransportDescription,
+    ProcessContact, PublishedKey, Rules, Subject, TransportDescription, WaitingProvenance,
 };
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -48,7 +48,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Far longer than anything takes.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The shared state of all processes of a platform: the authority and the directory.
+/// The parts that all processes of a platform share: the authority and the directory.
 struct World {
     root: Vec<u8>,
     authority: IssuingAuthority,
@@ -61,9 +61,9 @@ struct World {
     processes: Mutex<Vec<mpsc::Sender<Command>>>,
     /// Whether nodes have the agents of processes that end.
     has_frozen: AtomicBool,
-    /// The next answers to questions for the whole deny list, the last one first.
+    /// The next answers to requests for the whole deny list, the last one first.
     lists: Mutex<Vec<Result<Vec<u8>, Fault>>>,
-    /// Whether these answers are under way until it is false.
+    /// Whether these answers are held back until this is false.
     keeps_lists: AtomicBool,
 }
 
@@ -91,7 +91,7 @@ impl World {
         self.authority.identity().platform()
     }
 
-    /// Issues a certificate and enters it in a log of its own.
+    /// Issues a certificate and enters it into a log of its own.
     fn issue(
         &self,
         grant: &Grant,
@@ -167,20 +167,22 @@ struct TestHost {
     /// How often somebody asked for a certificate.
     asked: AtomicUsize,
     certified: AtomicUsize,
-    /// The requests for certificates that are worked on, and the most that there have been at one time.
+    /// The requests for certificates in progress, and the most that there were at a time.
     certifying: Mutex<(usize, usize)>,
-    /// Each of these holds up the answer to one of the next requests for certificates.
+    /// Each of these delays the answer to one of the next requests for certificates.
     held_up: Mutex<Vec<oneshot::Receiver<()>>>,
     /// Told of the next report of refusals, which gets no answer.
     unanswered: Mutex<Option<oneshot::Sender<()>>>,
     inheritance: Vec<FrozenAgent>,
     reports: Mutex<Vec<(String, AgentReport)>>,
-    /// The faults that the next reports get, the last one first.
+    /// The faults with which the next reports are answered, the last one first.
     not_reported: Mutex<Vec<Fault>>,
-    /// The faults that the next statements of keys get, the last one first.
+    /// The faults with which the next statements of keys are answered, the last one first.
     not_stated: Mutex<Vec<Fault>>,
     /// How often somebody asked for an agent's key.
     keys_asked: AtomicUsize,
+    /// The notices that the node keeps for agents that have moved.
+    notices: Mutex<Vec<PostedLetter>>,
     /// The outcomes of letters.
     settled: Mutex<Vec<(u64, LetterOutcome)>>,
     commands: Mutex<Option<mpsc::Receiver<Command>>>,
@@ -249,6 +251,7 @@ impl TestHost {
             not_reported: Mutex::default(),
             not_stated: Mutex::default(),
             keys_asked: AtomicUsize::new(0),
+            notices: Mutex::default(),
             settled: Mutex::default(),
             commands: Mutex::new(Some(commands)),
         };
@@ -357,7 +360,14 @@ impl Host for TestHost {
                     self.reports.lock().push((agent, report));
                 }
                 AttachmentRequest::Post { letters } => {
-                    return Ok(vec![Some(no_letters()); letters.len()].into());
+                    let is_notice = |letter: &PostedLetter| {
+                        letter.cover.provenance == WaitingProvenance::Platform
+                    };
+                    let refused = letters.iter().map(|it| (!is_notice(it)).then(no_letters));
+                    let refused: Vec<Option<Fault>> = refused.collect();
+                    let notices = letters.into_iter().filter(is_notice);
+                    self.notices.lock().extend(notices);
+                    return Ok(refused.into());
                 }
                 AttachmentRequest::Letters { outcomes, .. } => self.settled.lock().extend(outcomes),
                 AttachmentRequest::ChannelLog { .. } => return Err(no_logs()),

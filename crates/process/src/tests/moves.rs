@@ -2,6 +2,9 @@
 
 use super::meshed::{numbered, open, read_proved};
 use super::*;
+use sealbus_bus::UndeliverableReason;
+use sealbus_control::WaitingMessage;
+use sealbus_control::post::DeliveredLetter;
 
 /// A process moves while another writes to its agent without pause. Every message arrives once and in order.
 #[tokio::test]
@@ -72,8 +75,8 @@ async fn a_move_under_traffic_loses_nothing() {
     assert!(bob.mailbox().try_recv().is_none(), "nothing came twice");
 }
 
-/// An agent moves while nobody writes to it. An agent that wrote to it before finds it again, though the former process
-/// is revoked and gone.
+/// An agent moves while nobody writes to it. An agent that wrote to it before finds it again, although the former
+/// process is revoked and gone.
 #[tokio::test]
 async fn an_agent_that_moved_in_silence_is_found_again() {
     let world = World::new();
@@ -83,7 +86,7 @@ async fn an_agent_that_moved_in_silence_is_found_again() {
     let mut bob = here.agent("bob").await.unwrap();
     alice.send(numbered(&writing, "bob", 1)).await.unwrap();
     assert_eq!(read_proved(&mut bob, "alice@factory").await, "1");
-    // By then the received messages are acknowledged too.
+    // By then the received messages are acknowledged, too.
     bob.send(numbered(&here, "alice", 1)).await.unwrap();
     assert_eq!(read_proved(&mut alice, "bob@factory").await, "1");
 
@@ -113,7 +116,75 @@ async fn an_agent_that_moved_in_silence_is_found_again() {
     }
 }
 
-/// An agent with three messages of an agent in another process, which it has not read, and whose process was frozen.
+/// These messages fail when the agent is packed already.
+#[tokio::test]
+async fn what_failed_during_a_move_is_told_to_the_agent_in_its_new_place() {
+    let world = World::new();
+    let (here, node, tell_here) = open(&world, &["bob"], HOUR).await;
+    let mut bob = here.agent("bob").await.unwrap();
+    // Nobody finds carol.
+    world.place("carol", AgentLocation::InTransit).await;
+    let held = numbered(&here, "carol", 1).with_reply_with("held".to_owned());
+    bob.send(held).await.unwrap();
+    let lost = numbered(&here, "dave", 2)
+        .with_sender(sealbus_bus::aid_of("bob@factory"))
+        .with_reply_with("lost".to_owned());
+
+    let frozen = ask_to_freeze(&tell_here).await;
+    assert_eq!(bob.wishes().wished().await, Wish::Freeze);
+    let handing_over = tokio::spawn(async move { bob.hand_over(Vec::new()).await });
+    let frozen = frozen.await.unwrap().unwrap();
+    assert!(frozen[0].mailbox.is_empty());
+    let mut bytes = Vec::new();
+    sealbus_fipa::bitefficient::encode(&lost, &mut bytes).unwrap();
+    let reason = UndeliverableReason::ReceiverGone;
+    let bus = here.bus();
+    bus.undeliverable("bob@factory", "dave@factory", &bytes, &reason);
+    tell_here
+        .send(Command::Stop {
+            grace: HOUR,
+            reason: "moved".to_owned(),
+        })
+        .await
+        .unwrap();
+    assert_eq!(handing_over.await.unwrap(), Thawed::Gone);
+
+    let (host, tell_there) = TestHost::new(&world, &["bob"], HOUR, frozen);
+    let there = Process::open(host, None).await.unwrap();
+    let mut bob = there.agent("bob").await.unwrap();
+    let notices = std::mem::take(&mut *node.notices.lock());
+    let letters = notices.into_iter().zip(1..).map(|(notice, number)| {
+        assert_eq!(notice.cover.receiver, "bob");
+        DeliveredLetter {
+            number,
+            hand_over: 1,
+            again: false,
+            posted: notice.cover.posted,
+            expiry: notice.cover.expiry,
+            receipt: None,
+            waiting: WaitingMessage {
+                message: notice.message,
+                provenance: notice.cover.provenance,
+            },
+        }
+    });
+    let command = Command::Letters {
+        agent: "bob".to_owned(),
+        letters: letters.collect(),
+    };
+    tell_there.send(command).await.unwrap();
+    for about in ["lost", "held"] {
+        let notice = bob.receive().await.unwrap();
+        assert!(matches!(notice.provenance(), Provenance::Platform));
+        let message = notice.message();
+        assert_eq!(message.performative(), Performative::Failure);
+        let answered = message.in_reply_to().unwrap();
+        assert_eq!(answered.text().unwrap(), about);
+    }
+    assert!(bob.mailbox().try_recv().is_none());
+}
+
+/// An agent in a frozen process, with three unread messages from an agent in another process.
 struct Frozen {
     world: Arc<World>,
     writing: Process,
@@ -158,7 +229,7 @@ impl Frozen {
         }
     }
 
-    /// The move failed.
+    /// Lets the move fail.
     async fn thaw(&mut self) -> AgentHandle {
         self.tell.send(Command::Thaw).await.unwrap();
         let (thawed, bob) = (&mut self.bob).await.unwrap();
@@ -166,7 +237,7 @@ impl Frozen {
         bob
     }
 
-    /// The move succeeded: bob goes on in this process.
+    /// Lets the move succeed: bob goes on in this process.
     async fn moved(&mut self) -> (Process, AgentHandle, mpsc::Sender<Command>) {
         self.world.place("bob", AgentLocation::InTransit).await;
         let agents = std::mem::take(&mut self.agents);
@@ -182,7 +253,7 @@ impl Frozen {
         (there, bob, tell)
     }
 
-    /// Alice is told of each of these messages, once.
+    /// Checks that alice is told of each of these messages, once.
     async fn told_of(&mut self, numbers: std::ops::Range<usize>) {
         for number in numbers {
             let notice = self.alice.receive().await.unwrap();
@@ -205,7 +276,7 @@ async fn senders_elsewhere_are_told_of_what_an_agent_left_unread_whose_move_fail
     frozen.told_of(1..UNREAD).await;
 }
 
-/// Nobody knows the outcome of the move: the node has gone.
+/// Nobody knows the outcome of the move, because the node is gone.
 #[tokio::test]
 async fn senders_elsewhere_are_told_of_what_an_agent_at_rest_left_unread() {
     let mut frozen = Frozen::new().await;
@@ -215,7 +286,7 @@ async fn senders_elsewhere_are_told_of_what_an_agent_at_rest_left_unread() {
     frozen.told_of(0..UNREAD).await;
 }
 
-/// The program ends the process while that waits for the outcome of the move.
+/// The program ends the process while it waits for the outcome of the move.
 #[tokio::test]
 async fn senders_are_told_of_what_an_agent_at_rest_left_unread_unless_its_node_has_it() {
     let mut frozen = Frozen::new().await;
@@ -229,7 +300,7 @@ async fn senders_are_told_of_what_an_agent_at_rest_left_unread_unless_its_node_h
     frozen.here.stop("the program ends");
     assert_eq!((&mut frozen.bob).await.unwrap().0, Thawed::Gone);
     frozen.here.close().await;
-    // The move goes on with what was handed in.
+    // The move goes on with the agents that were handed in.
     let agents = std::mem::take(&mut frozen.agents);
     let (host, _tell) = TestHost::new(&frozen.world, &["bob"], HOUR, agents);
     let there = Process::open(host, None).await.unwrap();
@@ -255,7 +326,7 @@ async fn senders_elsewhere_are_told_of_what_an_agent_that_moved_left_unread() {
     frozen.told_of(1..UNREAD).await;
 }
 
-/// A node that is started again in the middle of a move knows nothing of the first time.
+/// A node that is started again in the middle of a move knows nothing of the first attempt.
 #[tokio::test]
 async fn agents_at_rest_are_frozen_anew_when_the_node_asks_again() {
     let mut frozen = Frozen::new().await;
@@ -279,9 +350,9 @@ async fn a_long_message_that_was_not_read_moves() {
         .with_content("x".repeat(17 << 20));
     let mut bytes = Vec::new();
     sealbus_fipa::bitefficient::encode(&message, &mut bytes).unwrap();
-    let waiting = sealbus_control::WaitingMessage {
+    let waiting = WaitingMessage {
         message: Blob(bytes),
-        provenance: sealbus_control::WaitingProvenance::Claimed,
+        provenance: WaitingProvenance::Claimed,
     };
     let received = process.shared.unpack(waiting, "bob@factory").unwrap();
     let length = received.message().content_bytes().unwrap().len();

@@ -1,4 +1,4 @@
-//! Letters whose senders cannot be told, and disks that fail. They hold up no other letters.
+//! Letters whose senders cannot be told, and disks that fail, do not hold up other letters.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use super::*;
 /// Far longer than anything takes.
 const LATE: Duration = Duration::from_secs(120);
 
-/// The files of an agent's mailbox, moved away. After a restart of the node none is open, so nothing can be written there
-/// until they are back.
+/// The files of an agent's mailbox, moved away. After a restart of the node none is open, so nothing can be written
+/// there until they are back.
 struct Away(PathBuf, PathBuf);
 
 impl Away {
@@ -30,7 +30,7 @@ impl Away {
     }
 }
 
-/// A post on which a letter of carol waits for alice. Nothing can be written to alice's mailbox.
+/// A post on which a letter from carol waits for alice. Nothing can be written to alice's mailbox.
 async fn without_alices_mailbox(folder: &Path) -> (Arc<KeptLetters>, Away) {
     let post = Arc::new(open(folder));
     keep(&post, letter("carol", 1, "alice")).await.unwrap();
@@ -52,7 +52,7 @@ async fn until(is_so: impl Fn() -> bool) {
     tokio::time::timeout(LATE, waiting).await.unwrap();
 }
 
-/// Its notice repeats its conversation, which leaves no room for anything else.
+/// The notice repeats its conversation, which leaves no room for anything else.
 #[tokio::test]
 async fn a_letter_whose_notice_would_be_too_long_holds_up_no_other_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ async fn the_outcomes_of_other_letters_are_taken_in_when_a_sender_cannot_be_told
     );
 }
 
-/// The agent bob is in a process of this node, or on another node, which refuses the letter with the number 2 for good.
+/// The agent bob is in a process of this node, or on another node, which always refuses the letter with the number 2.
 struct BobIs {
     elsewhere: bool,
     handed: AtomicU64,
@@ -207,7 +207,7 @@ async fn a_letter_stays_until_its_notice_is_on_disk_even_if_two_tasks_bring_the_
     assert_eq!(post.list("alice").1, 2);
 }
 
-/// The process that took it may end before it reports that again.
+/// The process that took the letter may end before it reports that again.
 #[tokio::test]
 async fn a_letter_that_was_taken_and_could_not_be_removed_comes_again_marked() {
     let folder = tempfile::tempdir().unwrap();
@@ -234,7 +234,7 @@ async fn a_letter_that_was_taken_and_could_not_be_removed_comes_again_marked() {
     assert_eq!(post.list("bob").1, 0);
 }
 
-/// Otherwise a letter that has arrived and is not read could go without a word.
+/// Otherwise a letter that has arrived and is not read could vanish silently.
 #[tokio::test]
 async fn a_sender_that_has_not_read_its_receipt_is_told_that_the_letter_failed() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,4 +276,65 @@ async fn a_notice_that_was_carried_here_says_nothing_of_the_letters_here() {
     let expired = vec![(number, LetterOutcome::Expired)];
     post.settle("process", "bob", expired).await.unwrap();
     assert_eq!(post.list("alice").1, 2);
+}
+
+/// The removal of a letter may fail or come late.
+#[tokio::test]
+async fn a_letter_that_is_not_removed_yet_is_told_of_once_whatever_becomes_of_notices() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    keep(&post, letter("alice", 1, "bob")).await.unwrap();
+    let number = waiting_for(&post, "bob")[0].0;
+    let mailbox = post.mailbox("bob").unwrap();
+    post.expired(&mailbox, number).await.unwrap();
+    // Another node has its own numbers for its letters.
+    let mut carried = letter("ams", 2, "alice");
+    carried.cover.hops = 1;
+    carried.cover.provenance = WaitingProvenance::Platform;
+    carried.cover.about = Some(AboutLetter {
+        receiver: "bob".to_owned(),
+        number,
+        failure: true,
+    });
+    keep(&post, carried).await.unwrap();
+    // Alice reads the notice of the other node, and then the one of this node.
+    for left in [1, 0] {
+        let latest = waiting_for(&post, "alice").pop().unwrap().0;
+        let read = vec![(latest, LetterOutcome::Taken)];
+        post.settle("process", "alice", read).await.unwrap();
+        post.expired(&mailbox, number).await.unwrap();
+        assert_eq!(post.list("alice").1, left);
+    }
+    let expired = vec![(number, LetterOutcome::Expired)];
+    post.settle("process", "bob", expired).await.unwrap();
+    assert_eq!((post.list("alice").1, post.list("bob").1), (0, 0));
+}
+
+/// A new mailbox numbers its letters from the beginning.
+#[tokio::test]
+async fn a_notice_says_nothing_of_a_later_letter_to_a_name_that_was_forgotten() {
+    for restarts in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut post = Arc::new(open(folder.path()));
+        let carriers = tokio::spawn(run(post.clone(), Arc::new(NoWays)));
+        let mut short = letter("alice", 1, "nobody");
+        short.cover.expiry = now() + 20;
+        keep(&post, short).await.unwrap();
+        let first = waiting_for(&post, "nobody");
+        until(|| !post.mailboxes.lock().contains_key("nobody")).await;
+        carriers.abort();
+        let _ = carriers.await;
+        let mut second = letter("carol", 2, "nobody");
+        second.cover.posted += 1;
+        keep(&post, second).await.unwrap();
+        let number = waiting_for(&post, "nobody")[0].0;
+        assert!(first.is_empty() || first[0].0 == number);
+        if restarts {
+            post = restarted(post, folder.path()).await;
+        }
+        let expired = vec![(number, LetterOutcome::Expired)];
+        post.settle("process", "nobody", expired).await.unwrap();
+        // The notice to alice still waits.
+        assert_eq!((post.list("alice").1, post.list("carol").1), (1, 1));
+    }
 }
