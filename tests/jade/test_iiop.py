@@ -180,9 +180,12 @@ async def test_a_stale_reference_comes_back_at_once(relays: Relays) -> None:
     async with sealbus.Platform(name="left", gateway=gateway("right")) as left:
         alice = await left.start(Agent("alice"))
         stale = relays.start("omniorb", left.addresses[1])
-        # The last digits of omniORB's key number its objects.
-        key = stale.lower().index("fe", stale.lower().index("3132372e"))
-        wrong = stale[: key + 2] + "0000" + stale[key + 6 :]
+        reference = bytearray.fromhex(stale.removeprefix("IOR:"))
+        # A port and the length of the key follow the host. omniORB's key numbers its objects after one byte.
+        key = reference.index(b"127.0.0.1\0") + 16
+        assert reference[key] == 0xFE
+        reference[key + 1 : key + 3] = bytes(2)
+        wrong = f"IOR:{reference.hex()}"
         await alice.send(AclMessage("inform", AID("bob@right", addresses=[wrong]), "lost"))
         failure = await alice.receive(Filter("failure"), timeout=LIMIT)
         assert "OBJECT_NOT_EXIST" in (failure.content_text or "")

@@ -1,7 +1,6 @@
 package org.sealbus.jade;
 
 import java.io.IOException;
-import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.security.cert.CertificateException;
@@ -23,7 +22,6 @@ final class Attachment implements AutoCloseable {
     private static final String PROTOCOL = "sealbus-attachment/1";
     /** The longest deny list fits. */
     private static final int MAX_FRAME = 24 * 1024 * 1024;
-    private static final int CONNECTING = 10_000;
     /** How long the node may take to answer, in seconds; it may have to ask the Master. */
     private static final long PATIENCE = 30;
 
@@ -69,17 +67,13 @@ final class Attachment implements AutoCloseable {
             throw last;
         }
         socket = found;
-        Thread reader = new Thread(this::read, "sealbus-node");
-        reader.setDaemon(true);
-        reader.start();
+        Door.start("sealbus-node", this::read);
     }
 
     private static SSLSocket connect(String address, Ticket ticket) throws IOException {
-        int colon = address.lastIndexOf(':');
-        String host = address.substring(0, colon).replaceAll("^\\[|\\]$", "");
         Socket socket = new Socket();
         try {
-            socket.connect(new InetSocketAddress(host, Integer.parseInt(address.substring(colon + 1))), CONNECTING);
+            Tls.dial(socket, address);
             return Tls.connect(socket, null, chain -> checkNode(chain, ticket), PROTOCOL);
         } catch (IOException failed) {
             socket.close();
@@ -106,10 +100,7 @@ final class Attachment implements AutoCloseable {
         CompletableFuture<Object> answer = new CompletableFuture<>();
         asked.put(id, answer);
         try {
-            byte[] call = Json.write(Map.of("call", Map.of("id", id, "body", request))).getBytes(StandardCharsets.UTF_8);
-            synchronized (socket) {
-                Frames.write(socket.getOutputStream(), call);
-            }
+            send("call", id, request);
             if (closed.isDone()) {
                 throw new IOException(closed.join());
             }
@@ -156,12 +147,16 @@ final class Attachment implements AutoCloseable {
         }
     }
 
+    private void send(String kind, Object id, Map<String, Object> body) throws IOException {
+        byte[] frame = Json.write(Map.of(kind, Map.of("id", id, "body", body))).getBytes(StandardCharsets.UTF_8);
+        synchronized (socket) {
+            Frames.write(socket.getOutputStream(), frame);
+        }
+    }
+
     private void saysThatItHeard(Object id) {
-        byte[] answer = Json.write(Map.of("answer", Map.of("id", id, "body", Map.of("answer", "done")))).getBytes(StandardCharsets.UTF_8);
         try {
-            synchronized (socket) {
-                Frames.write(socket.getOutputStream(), answer);
-            }
+            send("answer", id, Map.of("answer", "done"));
         } catch (IOException lost) {
             // The container attaches again, and is then asked again.
             close();
@@ -180,10 +175,6 @@ final class Attachment implements AutoCloseable {
 
     @Override
     public void close() {
-        try {
-            socket.close();
-        } catch (IOException ignored) {
-            // It is closed either way.
-        }
+        Door.shut(socket);
     }
 }

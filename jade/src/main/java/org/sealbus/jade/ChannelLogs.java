@@ -13,14 +13,12 @@ import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.logging.Level;
-import java.util.logging.Logger;
 
 /**
  * The logs of persistent channels, which nodes keep, through this container's own node; and filters, which that node evaluates for
  * this process.
  */
 final class ChannelLogs {
-    private static final Logger LOG = Logger.getLogger(ChannelLogs.class.getName());
     private static final int KEEP = 0x30;
     static final int KEEP_SIGNED = 0x31;
     private static final int MOST_FILTERS = 256;
@@ -61,7 +59,7 @@ final class ChannelLogs {
             Json.list(membership.ask(Map.of("ask", "nodes")), "nodes").forEach(one -> named.add((String) one));
             nodes = named;
         } catch (IOException away) {
-            LOG.log(Level.FINE, "the node does not say which nodes keep logs", away);
+            Mesh.LOG.log(Level.FINE, "the node does not say which nodes keep logs", away);
         }
         return nodes;
     }

@@ -1,5 +1,6 @@
 package org.sealbus.jade;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.net.ServerSocket;
 import java.net.Socket;
@@ -63,11 +64,7 @@ final class Door implements AutoCloseable {
         } finally {
             strangers.remove(socket);
             accepted.release();
-            try {
-                socket.close();
-            } catch (IOException ignored) {
-                // It is closed either way.
-            }
+            shut(socket);
         }
     }
 
@@ -82,17 +79,27 @@ final class Door implements AutoCloseable {
 
     /** Starts a thread that does not keep the JVM. */
     static void start(String name, Runnable work) {
+        thread(name, work).start();
+    }
+
+    /** A thread that does not keep the JVM. */
+    static Thread thread(String name, Runnable work) {
         Thread thread = new Thread(work, name);
         thread.setDaemon(true);
-        thread.start();
+        return thread;
+    }
+
+    /** Closes a socket, whatever state it is in. */
+    static void shut(Closeable socket) {
+        try {
+            socket.close();
+        } catch (IOException ignored) {
+            // It is closed either way.
+        }
     }
 
     @Override
     public void close() {
-        try {
-            server.close();
-        } catch (IOException ignored) {
-            // It is closed either way.
-        }
+        shut(server);
     }
 }

@@ -22,7 +22,7 @@ final class Exchange {
     static final int EVENT = 0x20;
     static final int REPLY = 0x21;
     static final int NO_ANSWER = 0x22;
-    static final int REFUSAL = 0x23;
+    private static final int REFUSAL = 0x23;
     static final int ABSENT = 0x24;
     private static final int HELLO = 0x01;
     private static final int ACKNOWLEDGE = 0x02;
@@ -198,6 +198,11 @@ final class Exchange {
         Speaking.Kept kept = speaking.keep(number, author, frame);
         out.send(author, frame);
         return kept;
+    }
+
+    /** Refuses a frame of the other process, for one of {@link MeshLink#REFUSALS}. */
+    void refuse(long number, String reason) {
+        tell(null, REFUSAL, new Frame.Body().leb(number).number(1, MeshLink.REFUSALS.indexOf(reason)).name(reason).done());
     }
 
     /** Sends a frame that may be lost. */

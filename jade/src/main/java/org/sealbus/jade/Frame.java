@@ -1,6 +1,7 @@
 package org.sealbus.jade;
 
 import java.io.ByteArrayOutputStream;
+import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.BufferUnderflowException;
@@ -88,7 +89,7 @@ record Frame(int kind, int flags, int sequence, byte[] body) {
     private static byte[] exactly(InputStream in, int length) throws IOException {
         byte[] bytes = in.readNBytes(length);
         if (bytes.length < length) {
-            throw new java.io.EOFException("the connection ended");
+            throw new EOFException("the connection ended");
         }
         return bytes;
     }

@@ -3,6 +3,7 @@ package org.sealbus.jade;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Predicate;
 import java.util.logging.Level;
 
 /** The queue groups that publishers of this process know. The mesh guards it. */
@@ -64,7 +65,7 @@ final class Groups {
         leave(member -> member.exchange == exchange);
     }
 
-    private void leave(java.util.function.Predicate<Group.Member> isGone) {
+    private void leave(Predicate<Group.Member> isGone) {
         for (Group group : List.copyOf(groups.values())) {
             List<Group.Member> gone = group.members().stream().filter(isGone).toList();
             if (!gone.isEmpty()) {

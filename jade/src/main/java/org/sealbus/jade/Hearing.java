@@ -116,8 +116,8 @@ final class Hearing {
         boolean isOver = head.isExpired(System.currentTimeMillis());
         if (refused == null && (chosen.isEmpty() || isOver)) {
             boolean isAwaited = head.mechanism() == Head.MESSAGE || event.wantsAgent() || isForGroup(charged);
-            if (number > 0 && isAwaited) {
-                exchange.tell(null, Exchange.ABSENT, new Frame.Body().leb(number).done());
+            if (isAwaited) {
+                tellAbsent(number);
             }
             chosen = List.of();
         }
@@ -127,26 +127,42 @@ final class Hearing {
                     .forEach(one -> decline(one, head.question()));
         }
         if (refused == null && !chosen.isEmpty()) {
-            boolean isAwaited = number > 0 && (event.wantsAgent() || isForGroup(chosen));
-            Unread unread = isAwaited ? new Unread(number, chosen.size()) : null;
-            boolean isAbsent = false;
-            for (ChannelSubscription subscription : chosen) {
-                String objection = hand(event, cost, subscription, author, unread);
-                isAbsent |= Handover.ABSENT.equals(objection);
-                refused = refused == null && !Handover.ABSENT.equals(objection) ? objection : refused;
-            }
-            if (isAbsent && number > 0) {
-                exchange.tell(null, Exchange.ABSENT, new Frame.Body().leb(number).done());
-            }
+            refused = handToAll(event, number, chosen, author);
         }
         if (refused != null) {
             exchange.log.warn("an event on {0} is refused: {1}", head.channel(), refused);
             if (number > 0) {
-                exchange.tell(null, Exchange.REFUSAL, new Frame.Body().leb(number)
-                        .number(1, MeshLink.REFUSALS.indexOf(refused)).name(refused).done());
+                exchange.refuse(number, refused);
             }
         }
         charged.forEach(subscription -> widen(subscription.number()));
+    }
+
+    /** Gives an event to the agents of subscriptions. Returns why the first of those that refuse it does, or null. */
+    private String handToAll(Event event, long number, List<ChannelSubscription> chosen, Trust.Peer author) {
+        boolean isAwaited = number > 0 && (event.wantsAgent() || isForGroup(chosen));
+        Unread unread = isAwaited ? new Unread(number, chosen.size()) : null;
+        String refused = null;
+        boolean isAbsent = false;
+        for (ChannelSubscription subscription : chosen) {
+            String objection = hand(event, subscription, author, unread);
+            if (Handover.ABSENT.equals(objection)) {
+                isAbsent = true;
+            } else if (refused == null) {
+                refused = objection;
+            }
+        }
+        if (isAbsent) {
+            tellAbsent(number);
+        }
+        return refused;
+    }
+
+    /** Nobody here takes an event; {@code number} is 0 if it may be lost. */
+    private void tellAbsent(long number) {
+        if (number > 0) {
+            exchange.tell(null, Exchange.ABSENT, new Frame.Body().leb(number).done());
+        }
     }
 
     /** Why something is not accepted from this author, or null. */
@@ -201,7 +217,7 @@ final class Hearing {
         return subscription.options().filter().isEmpty();
     }
 
-    private String hand(Event event, long cost, ChannelSubscription subscription, Trust.Peer author, Unread unread) {
+    private String hand(Event event, ChannelSubscription subscription, Trust.Peer author, Unread unread) {
         Account account = accounts.get(subscription.number());
         Handover.Holding holding = change -> {
             account.held += change;
@@ -210,7 +226,7 @@ final class Hearing {
             }
         };
         Questions.Asker asker = event.head().mechanism() != Head.QUESTION ? null : new Asker(subscription.number(), event.head());
-        String proved = author.identity().name() + "@" + mesh.trust.platform();
+        String proved = mesh.whole(author.identity().name());
         return handover.hand(event, proved, subscription, unread, event.isKept() ? holding : null, asker);
     }
 

@@ -33,6 +33,8 @@ final class Membership implements AutoCloseable {
     private static final long LONGEST_RETRY = 60_000;
     private static final Map<String, Object> ACTIVE = Map.of("event", "state", "state", "active");
     private static final Map<String, Object> ENDED = Map.of("event", "ended");
+    /** The name of the process itself in {@link #held}; no agent has this name. */
+    private static final String PROCESS = "";
 
     /** Hears of what changes. */
     interface Listener {
@@ -57,17 +59,12 @@ final class Membership implements AutoCloseable {
 
     private final Ticket ticket;
     private final Listener listener;
-    private final ScheduledExecutorService worker = Executors.newSingleThreadScheduledExecutor(work -> {
-        Thread thread = new Thread(work, "sealbus-membership");
-        thread.setDaemon(true);
-        return thread;
-    });
+    private final ScheduledExecutorService worker =
+            Executors.newSingleThreadScheduledExecutor(work -> Door.thread("sealbus-membership", work));
     private final Trust trust;
     private final Object welcome;
     volatile Attachment attachment;
     private final Map<String, Held> held = new ConcurrentHashMap<>();
-    /** The name of the process itself in {@link #held}; no agent has this name. */
-    private static final String PROCESS = "";
     /** Guards what the platform is told of agents, so that it hears last what is so last. */
     private final Object reports = new Object();
     private volatile boolean over;

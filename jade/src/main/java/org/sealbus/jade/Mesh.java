@@ -42,9 +42,10 @@ final class Mesh implements AutoCloseable {
     interface Agents {
         /**
          * Gives a message to an agent, if the rules let its sender write to the agent. {@code sender} is the whole name that was
-         * proved; false: the agent is not here.
+         * proved; false: the agent is not here. {@code unread} runs, perhaps without the lock, if the agent ends and has not read
+         * it.
          */
-        boolean deliver(String agent, String sender, byte[] message) throws BitEfficient.Malformed, Refused;
+        boolean deliver(String agent, String sender, byte[] message, Runnable unread) throws BitEfficient.Malformed, Refused;
 
         /** Gives an agent what came by a channel, with facts about it. The rules for messages say nothing of it. */
         boolean deliver(String agent, String sender, byte[] message, Map<String, String> facts)
@@ -204,16 +205,9 @@ final class Mesh implements AutoCloseable {
         return permission.may(agent, right, channel);
     }
 
-    /** The quality of service of a channel, as the manifest declares it. */
+    /** The quality of service of a channel, as the manifest declares it. Asked without the lock, too. */
     Qos qos(String channel) {
         return permission.qos(channel);
-    }
-
-    /** The same, without the lock. */
-    Qos qosOf(String channel) {
-        synchronized (this) {
-            return qos(channel);
-        }
     }
 
     // ---- links ----
@@ -338,11 +332,7 @@ final class Mesh implements AutoCloseable {
     }
 
     private static ScheduledExecutorService workers(String name) {
-        return Executors.newScheduledThreadPool(4, work -> {
-            Thread thread = new Thread(work, name);
-            thread.setDaemon(true);
-            return thread;
-        });
+        return Executors.newScheduledThreadPool(4, work -> Door.thread(name, work));
     }
 
     void later(Runnable work, long millis) {

@@ -15,15 +15,15 @@ final class MeshConnection implements AutoCloseable {
     private static final byte[] LAST = {};
     /** Bytes that are written at once, if so many wait. */
     private static final int AT_ONCE = 64 << 10;
+    /** Bytes that may wait to be written, each row of them with {@link #OVERHEAD}. Several windows fit. */
+    private static final long MOST_WAITING = 48 << 20;
+    private static final int OVERHEAD = 64;
 
     private final Socket socket;
     private final SSLSocket tls;
     private final Trust.Peer peer;
     private final Binding binding;
     private final InputStream in;
-    /** Bytes that may wait to be written, each row of them with {@link #OVERHEAD}. Several windows fit. */
-    private static final long MOST_WAITING = 48 << 20;
-    private static final int OVERHEAD = 64;
     private final LinkedBlockingQueue<byte[]> out = new LinkedBlockingQueue<>();
     private final AtomicLong waiting = new AtomicLong();
     private volatile long heard = System.nanoTime();
@@ -108,11 +108,7 @@ final class MeshConnection implements AutoCloseable {
     /** Ends the connection at once. */
     @Override
     public void close() {
-        try {
-            socket.close();
-        } catch (IOException ignored) {
-            // It is closed either way.
-        }
+        Door.shut(socket);
         // The thread that writes may wait for bytes.
         end();
     }

@@ -4,7 +4,9 @@ import java.nio.BufferUnderflowException;
 import java.nio.ByteBuffer;
 import java.security.GeneralSecurityException;
 import java.security.cert.CertificateException;
+import java.util.ArrayDeque;
 import java.util.Arrays;
+import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -26,12 +28,19 @@ final class MeshInward {
     private static final int MOST_PARTIAL = 4;
     private static final long PAUSE = 50;
 
-    /** An agent of the other process, as it proved itself; null if its proof was refused. */
-    private record Sender(Trust.Peer peer) {}
+    /**
+     * An agent of the other process.
+     *
+     * @param agent the agent to which the handle belongs; null if it never proved itself
+     * @param peer  as it proved itself on this connection; null if it has not, or its proof was refused
+     */
+    private record Sender(Identity agent, Trust.Peer peer) {}
 
     /** An agent here that the other process writes to; the bus of this process if the name is empty. */
     private static final class Target {
         final String agent;
+        /** Which of the session's targets it is, from 1. */
+        final int number;
         boolean isOpen;
         long limit;
         long received;
@@ -41,15 +50,29 @@ final class MeshInward {
         /** Whether its agent is looked at again soon. */
         boolean isLooking;
 
-        Target(String agent) {
+        Target(String agent, int number) {
             this.agent = agent;
+            this.number = number;
         }
     }
+
+    /**
+     * A message that an agent here has got.
+     *
+     * @param session the session in which it came
+     * @param author  the agent that wrote it
+     */
+    private record Delivered(int session, int handle, Target target, int sender, Identity author, byte[] payload) {}
 
     private final Mesh mesh;
     private final MeshLink link;
     private final Map<Integer, Sender> senders = new HashMap<>();
     private final Map<Integer, Target> targets = new HashMap<>();
+    /** Messages that agents here have left unread. They go back as the window allows it. */
+    private final Deque<Delivered> unread = new ArrayDeque<>();
+    /** The number of the session, and the targets that were opened in it. */
+    private int session;
+    private int opened;
 
     MeshInward(Mesh mesh, MeshLink link) {
         this.mesh = mesh;
@@ -60,6 +83,9 @@ final class MeshInward {
     void clear() {
         senders.clear();
         targets.clear();
+        unread.clear();
+        session++;
+        opened = 0;
     }
 
     // ---- the other process's agents ----
@@ -70,20 +96,27 @@ final class MeshInward {
             throw MeshLink.broken("a handle beyond the limit of agents");
         }
         try {
-            Trust.Peer agent = link.verify(proof);
-            Sender known = senders.put(handle, new Sender(agent));
-            if (known != null && known.peer() != null && !known.peer().identity().equals(agent.identity())) {
+            Trust.Peer peer = link.verify(proof);
+            Identity known = agentOf(handle);
+            if (known != null && !known.equals(peer.identity())) {
                 throw MeshLink.broken("the handle of an agent is bound to another one");
             }
+            senders.put(handle, new Sender(peer.identity(), peer));
         } catch (GeneralSecurityException refused) {
             refuse(handle, refused.getMessage());
         }
     }
 
+    /** The agent of a handle; null if there is none. */
+    private Identity agentOf(int handle) {
+        Sender sender = senders.get(handle);
+        return sender == null ? null : sender.agent();
+    }
+
     private void refuse(int handle, String why) {
         String told = why.substring(0, Math.min(why.length(), LONGEST_WHY));
         link.log.warn("an agent of {0} is refused: {1}", link.peer, told);
-        senders.put(handle, new Sender(null));
+        senders.put(handle, new Sender(agentOf(handle), null));
         link.send(Frame.REFUSED, new Frame.Body().u32(handle).number(1, MeshLink.REFUSALS.indexOf("not-proved")).text(told));
     }
 
@@ -93,7 +126,7 @@ final class MeshInward {
 
     /** Every agent of the other process proves itself again on a new connection. */
     void unbindAll() {
-        senders.clear();
+        senders.replaceAll((handle, sender) -> new Sender(sender.agent(), null));
     }
 
     /** Checks the agents that proved themselves, after a change of the deny lists. */
@@ -124,7 +157,8 @@ final class MeshInward {
         if (isHere && targets.values().stream().anyMatch(other -> other.isOpen && other.agent.equals(agent))) {
             throw MeshLink.broken("a target is opened twice");
         }
-        Target target = new Target(isHere ? agent : "?");
+        opened++;
+        Target target = new Target(isHere ? agent : "?", opened);
         targets.put(handle, target);
         target.isOpen = isHere;
         if (target.isOpen) {
@@ -291,8 +325,9 @@ final class MeshInward {
                 refused = "not-proved";
             } else {
                 mesh.trust.check(sender.peer());
-                String proved = sender.peer().identity().name() + "@" + mesh.trust.platform();
-                if (!mesh.agents.deliver(target.agent, proved, payload)) {
+                Delivered message = new Delivered(session, handle, target, senderHandle, sender.agent(), payload);
+                String proved = mesh.whole(sender.agent().name());
+                if (!mesh.agents.deliver(target.agent, proved, payload, () -> leftUnread(message))) {
                     giveBack(handle, senderHandle, MeshLink.NOT_HERE, payload);
                 }
             }
@@ -312,14 +347,52 @@ final class MeshInward {
     }
 
     private void giveBack(int handle, int sender, int why, byte[] payload) {
+        sendInPieces(Frame.RETURNED, new Frame.Body().u32(handle).u32(sender).number(1, why).done(), payload, null);
+    }
+
+    private void sendInPieces(int kind, byte[] head, byte[] payload, Letter letter) {
         int at = 0;
         do {
             int end = Math.min(payload.length, at + Frame.LONGEST_PIECE);
             boolean hasMore = end < payload.length;
-            link.send(Frame.RETURNED, hasMore ? 1 : 0, new Frame.Body().u32(handle).u32(sender).number(1, why)
-                    .bytes(Arrays.copyOfRange(payload, at, end)), null);
+            Frame.Body piece = new Frame.Body().bytes(head).bytes(Arrays.copyOfRange(payload, at, end));
+            link.send(kind, hasMore ? 1 : 0, piece, letter);
             at = end;
         } while (at < payload.length);
+    }
+
+    /** An agent here has ended and has not read a message. With the session, the other process has forgotten the message. */
+    private void leftUnread(Delivered message) {
+        synchronized (mesh) {
+            if (message.session() == session) {
+                unread.add(message);
+                giveBackUnread();
+            }
+        }
+    }
+
+    /** Sends back what agents here have left unread, as far as the window allows it. The other process tells the authors. */
+    void giveBackUnread() {
+        while (!unread.isEmpty() && link.hasWindow()) {
+            Delivered message = unread.poll();
+            // An author that has left since hears of nothing.
+            if (message.author().equals(agentOf(message.sender()))) {
+                Target target = message.target();
+                boolean isKnown = targets.get(message.handle()) == target;
+                Frame.Body head = new Frame.Body().u32(isKnown ? message.handle() : target.number).u32(message.sender());
+                if (isKnown) {
+                    head.number(1, MeshLink.NOT_HERE);
+                }
+                // The letter is for nobody. The agent that ends waits for it.
+                sendInPieces(isKnown ? Frame.RETURNED : Frame.UNREAD, head.done(), message.payload(),
+                        new Letter(target.agent, "", new byte[0]));
+            }
+        }
+    }
+
+    /** The number of messages that an agent has left unread and that have not gone back yet. */
+    long unread(String agent) {
+        return unread.stream().filter(message -> message.target().agent.equals(agent)).count();
     }
 
     /** Gives a target more credit, once its agent has taken what came. */

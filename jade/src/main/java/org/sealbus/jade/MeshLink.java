@@ -88,10 +88,10 @@ final class MeshLink {
         return session.hasWindow();
     }
 
-    /** The number of an agent's messages to the other process that are on their way, and of its frames for channels. */
+    /** The number of messages to the other process that an agent waits for: its own, its frames for channels, and unread ones. */
     long letters(String agent) {
         Route bus = outward.bus();
-        return session.letters(agent) + (bus == null ? 0 : bus.letters(agent));
+        return session.letters(agent) + inward.unread(agent) + (bus == null ? 0 : bus.letters(agent));
     }
 
     /** The first frame of this process on a connection that it opens. */
@@ -157,6 +157,12 @@ final class MeshLink {
         inward.proveAll();
         session.kept().forEach(made::put);
         made.begin();
+        pump();
+    }
+
+    /** Sends what waits for room in the window. */
+    private void pump() {
+        inward.giveBackUnread();
         outward.pumpAll();
     }
 
@@ -301,7 +307,7 @@ final class MeshLink {
                 boolean wasFull = !hasWindow();
                 session.forget(body.getLong());
                 if (wasFull) {
-                    outward.pumpAll();
+                    pump();
                 }
             }
             case Frame.BIND -> inward.bound(body.getInt(), body);

@@ -71,13 +71,12 @@ final class MeshOutward {
 
     /** The way to the bus of the other process; null if there is none yet. */
     Route bus() {
-        Route bus = null;
         for (Route route : routes) {
             if (route != null && route.receiver.isEmpty()) {
-                bus = route;
+                return route;
             }
         }
-        return bus;
+        return null;
     }
 
     void pumpAll() {

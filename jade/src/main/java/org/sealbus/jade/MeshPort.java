@@ -2,7 +2,6 @@ package org.sealbus.jade;
 
 import java.io.IOException;
 import java.net.InetAddress;
-import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.security.cert.CertificateException;
@@ -14,7 +13,6 @@ import javax.net.ssl.SSLSocket;
 
 /** The port at which other processes reach this one. It accepts their connections, opens connections to them, and reads both. */
 final class MeshPort implements AutoCloseable {
-    private static final int CONNECTING = 10_000;
     /** How long a process may not be reached before its messages come back, in nanoseconds. */
     private static final long GIVE_UP = TimeUnit.SECONDS.toNanos(60);
     /** The least pause until a process is dialled again, in milliseconds. */
@@ -31,8 +29,12 @@ final class MeshPort implements AutoCloseable {
 
     /** Where other processes reach it. */
     String address() {
-        String host = server.getInetAddress().getHostAddress();
-        return (host.contains(":") ? "[" + host + "]" : host) + ":" + server.getLocalPort();
+        return inBrackets(server.getInetAddress().getHostAddress()) + ":" + server.getLocalPort();
+    }
+
+    /** A host as addresses contain it: an IPv6 address in brackets. */
+    private static String inBrackets(String host) {
+        return host.contains(":") ? "[" + host + "]" : host;
     }
 
     /** Takes connections from now on. */
@@ -66,9 +68,7 @@ final class MeshPort implements AutoCloseable {
         Socket socket = new Socket();
         MeshConnection made = null;
         try {
-            int colon = link.address.lastIndexOf(':');
-            String host = link.address.substring(0, colon).replaceAll("^\\[|\\]$", "");
-            socket.connect(new InetSocketAddress(host, Integer.parseInt(link.address.substring(colon + 1))), CONNECTING);
+            Tls.dial(socket, link.address);
             SSLSocket tls = Tls.connect(socket, mesh.membership.process().credential(), chain -> process(chain, link.peer),
                     Mesh.PROTOCOL);
             MeshConnection connection = new MeshConnection(socket, tls, process(Tls.peerChain(tls), link.peer), true);
@@ -89,7 +89,7 @@ final class MeshPort implements AutoCloseable {
             why = failed.getMessage();
             Mesh.LOG.log(Level.FINE, "no connection to " + link.peer, failed);
         }
-        close(socket);
+        Door.shut(socket);
         synchronized (mesh) {
             link.isDialling = false;
             if (made != null && link.isConnectedBy(made)) {
@@ -121,7 +121,7 @@ final class MeshPort implements AutoCloseable {
     private static String address(Trust.Peer peer, String claimed) {
         String host = peer.address();
         int colon = claimed.lastIndexOf(':');
-        return host == null || colon < 0 ? claimed : (host.contains(":") ? "[" + host + "]" : host) + claimed.substring(colon);
+        return host == null || colon < 0 ? claimed : inBrackets(host) + claimed.substring(colon);
     }
 
     private void serve(Socket socket, Runnable known) {
@@ -187,14 +187,6 @@ final class MeshPort implements AutoCloseable {
             }
         }
         Mesh.LOG.log(isOfPeer ? Level.FINE : Level.WARNING, "the connection to " + link.peer + " ended", why);
-    }
-
-    private static void close(Socket socket) {
-        try {
-            socket.close();
-        } catch (IOException ignored) {
-            // It is closed either way.
-        }
     }
 
     @Override

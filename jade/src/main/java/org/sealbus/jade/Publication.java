@@ -1,5 +1,7 @@
 package org.sealbus.jade;
 
+import java.util.List;
+
 /**
  * A message that an agent here puts on a channel.
  *
@@ -36,6 +38,6 @@ record Publication(String agent, Head head, byte[] body, Receipt receipt) {
 
     /** As it comes to a subscription of this process. */
     Event event() {
-        return new Event(head, java.util.List.of(), body);
+        return new Event(head, List.of(), body);
     }
 }

@@ -116,13 +116,9 @@ final class Publisher {
         }
     }
 
-    private static SealbusHelper.NotPublished expired() {
-        return new SealbusHelper.NotPublished("it has expired already, or expires before it is valid");
-    }
-
     private static void checkValidity(Head head) throws SealbusHelper.NotPublished {
         if (head.isNeverValid(System.currentTimeMillis())) {
-            throw expired();
+            throw new SealbusHelper.NotPublished("it has expired already, or expires before it is valid");
         }
     }
 

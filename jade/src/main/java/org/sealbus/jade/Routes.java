@@ -165,7 +165,7 @@ final class Routes {
     void moved(List<?> changes) {
         synchronized (mesh) {
             for (Object change : changes) {
-                Route route = routes.get(Json.text(change, "agent") + "@" + mesh.trust.platform());
+                Route route = routes.get(mesh.whole(Json.text(change, "agent")));
                 if (route == null) {
                     continue;
                 }

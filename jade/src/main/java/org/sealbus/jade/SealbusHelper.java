@@ -248,7 +248,7 @@ public final class SealbusHelper implements ServiceHelper {
      * @throws NotPublished             if it is not published, or not acknowledged by all; the text says why
      */
     public Reach publish(String channel, ACLMessage event, String qos) throws NotPublished {
-        Qos whole = service.mesh().qosOf(channel).with(qos);
+        Qos whole = service.mesh().qos(channel).with(qos);
         return service.mesh().channels.publisher.publish(agent.getLocalName(), channel, whole, sign(event));
     }
 
@@ -261,7 +261,7 @@ public final class SealbusHelper implements ServiceHelper {
      * @throws NotPublished if nobody was asked; the text says why
      */
     public Replies request(String channel, ACLMessage question, String qos, Duration timeout, int most) throws NotPublished {
-        Qos whole = service.mesh().qosOf(channel).with(qos);
+        Qos whole = service.mesh().qos(channel).with(qos);
         Questions.Asking asked = service.mesh().channels.publisher.ask(agent.getLocalName(), channel, whole, sign(question),
                 timeout.toMillis(), most);
         synchronized (service.mesh()) {
@@ -312,13 +312,20 @@ public final class SealbusHelper implements ServiceHelper {
     /** A message of this agent as it goes to Sealbus, in its own name. */
     private byte[] sign(ACLMessage message) throws NotPublished {
         checkNamed();
+        String forged = forged(message);
+        if (forged != null) {
+            throw new NotPublished(forged);
+        }
+        return service.writeEvent(message);
+    }
+
+    /** A message without a sender is this agent's. Returns why a message is not this agent's, or null. */
+    private String forged(ACLMessage message) {
         if (message.getSender() == null) {
             message.setSender(agent.getAID());
         }
-        if (!message.getSender().equals(agent.getAID())) {
-            throw new NotPublished(agent.getName() + " wrote under the name of " + message.getSender().getName());
-        }
-        return service.writeEvent(message);
+        return message.getSender().equals(agent.getAID()) ? null
+                : agent.getName() + " wrote under the name of " + message.getSender().getName();
     }
 
     /** Whether a message may have come before, to a process of this agent that ended. Only persistent messages may. */
@@ -333,20 +340,16 @@ public final class SealbusHelper implements ServiceHelper {
      * @throws NotKept if it is not kept for one of its receivers, which the text names. It is kept for those before that one.
      */
     public void sendPersistent(ACLMessage message, Delivery delivery) throws NotKept {
-        if (message.getSender() == null) {
-            message.setSender(agent.getAID());
-        }
-        if (!message.getSender().equals(agent.getAID())) {
-            throw new NotKept(agent.getName() + " wrote under the name of " + message.getSender().getName());
-        }
-        if (!isNamed()) {
-            throw new NotKept(unnamed());
+        String wrong = forged(message);
+        wrong = wrong == null && !isNamed() ? unnamed() : wrong;
+        if (wrong != null) {
+            throw new NotKept(wrong);
         }
         List<String> askers;
         try {
             askers = service.askers(message);
-        } catch (Mesh.Refused wrong) {
-            throw new NotKept(wrong.getMessage());
+        } catch (Mesh.Refused refused) {
+            throw new NotKept(refused.getMessage());
         }
         for (Iterator receivers = message.getAllReceiver(); receivers.hasNext(); ) {
             service.post().send(agent.getLocalName(), ((AID) receivers.next()).getName(), service.write(message), askers, delivery);

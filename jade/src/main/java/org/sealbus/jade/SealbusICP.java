@@ -13,7 +13,6 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.net.BindException;
 import java.net.InetAddress;
-import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.security.GeneralSecurityException;
@@ -46,16 +45,20 @@ public final class SealbusICP implements ICP {
 
     private static final Logger LOG = Logger.getLogger("org.sealbus.jade");
     private static final String ALL_CONTAINERS = "jade-*";
-    private static final int CONNECTING = 10_000;
     /** Most connections to one container that wait for the next command. */
     private static final int MOST_IDLE = 16;
     /** After this long without a command a connection is not used again: the other end may be gone. */
     private static final long IDLE = TimeUnit.SECONDS.toNanos(5);
+    /**
+     * How long a container may take to answer, in seconds. It may have to ask its node and other containers first. JADE sets no
+     * limit by itself.
+     */
+    private static final long ANSWER = 120;
+    /** The containers of this JVM, by JADE's profiles of them. */
+    private static final Map<Profile, SealbusICP> JOINED = Collections.synchronizedMap(new WeakHashMap<>());
 
     private final Set<Link> links = ConcurrentHashMap.newKeySet();
     private final Map<String, Deque<Link>> idle = new ConcurrentHashMap<>();
-    /** The containers of this JVM, by JADE's profiles of them. */
-    private static final Map<Profile, SealbusICP> JOINED = Collections.synchronizedMap(new WeakHashMap<>());
     private Membership membership;
     private volatile Mesh mesh;
     private volatile SealbusService service;
@@ -182,7 +185,8 @@ public final class SealbusICP implements ICP {
             if (link == null) {
                 link = connect(address);
             }
-            byte[] answer = link.call(command);
+            // JADE watches a container by a question over a fresh connection. The answer comes when the container ends.
+            byte[] answer = link.call(command, requireFreshConnection ? 0 : ANSWER);
             giveBack(key(address), link);
             return answer;
         } catch (IOException | RuntimeException failed) {
@@ -206,7 +210,7 @@ public final class SealbusICP implements ICP {
     private Link connect(TransportAddress address) throws IOException {
         Socket socket = new Socket();
         try {
-            socket.connect(new InetSocketAddress(address.getHost(), Integer.parseInt(address.getPort())), CONNECTING);
+            Tls.dial(socket, key(address));
             socket.setKeepAlive(true);
             Link link = Link.open(socket, membership.credential(), containers);
             keep(link);
@@ -311,12 +315,8 @@ public final class SealbusICP implements ICP {
         if (ended == null) {
             ended = "this container has ended";
         }
-        try {
-            if (server != null) {
-                server.close();
-            }
-        } catch (IOException ignored) {
-            // It is closed either way.
+        if (server != null) {
+            Door.shut(server);
         }
         links.forEach(this::forget);
         if (mesh != null) {

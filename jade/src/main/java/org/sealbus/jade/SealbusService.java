@@ -46,6 +46,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     static final String NAME = "org.sealbus.jade.Sealbus";
     /** Messages that an agent may leave unread before its senders wait. */
     private static final int MOST_UNREAD = 1000;
+    private static final String UNREAD = "it has ended and did not read it";
 
     private AgentContainer container;
     private Membership membership;
@@ -184,6 +185,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
                 }
             } else if (command.getName().equals(NotificationSlice.NOTIFY_RECEIVED)) {
                 ACLMessage message = (ACLMessage) command.getParam(0);
+                parting.read(message);
                 post.read(((AID) command.getParam(1)).getLocalName(), message);
                 String event = message.getUserDefinedParameter(SealbusHelper.EVENT);
                 if (event != null) {
@@ -280,12 +282,15 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
         }
     }
 
-    /** An agent ends. The authors of messages that it has not read hear that from itself. */
+    /** An agent ends. The authors of messages that it has not read hear of that (as in {@code crates/bus/src/attachment.rs}). */
     private void returnUnread(AID agent) {
         for (ACLMessage message : parting.unread(agent)) {
             AID author = new AID(outside(claimed(message)), AID.ISGUID);
-            if (!author.getName().equals(AMS + "@" + platform)) {
-                send(agent, Failure.of(message, agent, author, outside(agent.getName()), "it has ended and did not read it"), author);
+            boolean isToBeAnswered = SealbusHelper.provenance(message) == SealbusHelper.Provenance.PROVED
+                    && !author.getName().equals(AMS + "@" + platform);
+            // A message that came along with the agent from another container is answered by the agent itself.
+            if (!parting.giveBack(message) && isToBeAnswered) {
+                send(agent, Failure.of(message, agent, author, outside(agent.getName()), UNREAD), author);
             }
         }
     }
@@ -330,14 +335,14 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
                 why = sender.getName() + " has no name on the Sealbus platform " + platform
                         + ": the ticket of its container must name it";
             } else {
-                byte[] bytes = write(message);
+                Letter letter = new Letter(sender.getLocalName(), receiver.getName(), write(message));
                 String local = mesh.local(receiver.getName());
                 if (!mesh.isPresent(local)) {
                     checkPermitted(outside(sender.getName()), receiver.getName(), askers(message));
-                    mesh.routes.send(new Letter(sender.getLocalName(), receiver.getName(), bytes));
+                    mesh.routes.send(letter);
                     return;
                 }
-                if (deliver(local, outside(sender.getName()), bytes)) {
+                if (deliver(local, outside(sender.getName()), letter.payload(), () -> undelivered(letter, UNREAD))) {
                     return;
                 }
                 why = "it has just ended, or is moving";
@@ -364,11 +369,13 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
     }
 
     @Override
-    public boolean deliver(String agent, String sender, byte[] bytes) throws BitEfficient.Malformed, Mesh.Refused {
+    public boolean deliver(String agent, String sender, byte[] bytes, Runnable unread)
+            throws BitEfficient.Malformed, Mesh.Refused {
         if (parting.has(agent)) {
             return false;
         }
         ACLMessage message = BitEfficient.read(bytes, this::inside);
+        parting.await(message, unread);
         String claimed = claimed(message);
         boolean isRelayed = sender.equals(GATEWAY + "@" + platform) && isOfOthers(claimed);
         boolean isNotice = isRelayed && mesh.local(claimed) != null && message.getPerformative() == ACLMessage.FAILURE;
@@ -455,19 +462,7 @@ public final class SealbusService extends BaseService implements Mesh.Agents, Po
 
     @Override
     public boolean hasRoom(String agent) {
-        if (parting.has(agent)) {
-            return false;
-        }
-        AID name = new AID(agent + "@" + jade, AID.ISGUID);
-        Agent local = container.acquireLocalAgent(name);
-        if (local == null) {
-            return true;
-        }
-        try {
-            return local.getCurQueueSize() < MOST_UNREAD;
-        } finally {
-            container.releaseLocalAgent(name);
-        }
+        return !parting.has(agent) && parting.unreadCount(new AID(agent + "@" + jade, AID.ISGUID)) < MOST_UNREAD;
     }
 
     @Override

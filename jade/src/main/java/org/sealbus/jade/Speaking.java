@@ -142,8 +142,7 @@ final class Speaking {
             }
         }
         if (refused != null) {
-            exchange.tell(null, Exchange.REFUSAL, new Frame.Body().leb(frame).number(1, MeshLink.REFUSALS.indexOf(refused))
-                    .name(refused).done());
+            exchange.refuse(frame, refused);
         }
         mesh.notifyAll();
     }

@@ -1,6 +1,7 @@
 package org.sealbus.jade;
 
 import java.io.IOException;
+import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.security.GeneralSecurityException;
 import java.security.Principal;
@@ -25,6 +26,8 @@ import javax.net.ssl.X509ExtendedTrustManager;
 final class Tls {
     /** How long a handshake may take, in milliseconds. */
     static final int HANDSHAKE = 30_000;
+    /** How long a connection may take to open before that, in milliseconds. */
+    private static final int CONNECTING = 10_000;
 
     /** The check of the other end's certificates. */
     interface Judge {
@@ -32,6 +35,13 @@ final class Tls {
     }
 
     private Tls() {}
+
+    /** Connects a socket to an address: a host, an IPv6 address perhaps in brackets, and a port behind the last colon. */
+    static void dial(Socket socket, String address) throws IOException {
+        int colon = address.lastIndexOf(':');
+        String host = address.substring(0, colon).replaceAll("^\\[|\\]$", "");
+        socket.connect(new InetSocketAddress(host, Integer.parseInt(address.substring(colon + 1))), CONNECTING);
+    }
 
     /** The opening end of a connection, after its handshake. Without a credential it shows no certificate. */
     static SSLSocket connect(Socket socket, Credential credential, Judge judge, String protocol) throws IOException {

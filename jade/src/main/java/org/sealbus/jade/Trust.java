@@ -80,23 +80,7 @@ final class Trust {
         }
         X509Certificate leaf = chain.get(0);
         for (X509Certificate certificate : chain) {
-            Identity identity = Identity.of(certificate);
-            boolean isAuthority = identity.kind().equals("authority");
-            boolean isIssuer = certificate != leaf;
-            if (!identity.platform().equals(platform) || isAuthority != isIssuer) {
-                throw new CertificateException("a certificate of " + identity + " at the wrong place");
-            }
-            if (isIssuer != certificate.getBasicConstraints() >= 0) {
-                throw new CertificateException("the certificate of " + identity + " has another use");
-            }
-            if (isIssuer && leaf.getSigAlgOID().equals(ML_DSA_65)) {
-                throw new CertificateException("the platform " + platform + " signs with ML-DSA-65, and containers of JADE know "
-                        + "Ed25519 alone: connect this JADE platform through [gateway.http] of the manifest, or to a platform "
-                        + "with signatures = \"ed25519\"");
-            }
-            if (!isEd25519(certificate)) {
-                throw new CertificateException("the key of " + identity + " is not an Ed25519 key");
-            }
+            checkForm(certificate, leaf);
         }
         List<String> usages = leaf.getExtendedKeyUsage();
         if (usages == null || !usages.containsAll(List.of(CLIENT, SERVER))) {
@@ -121,6 +105,27 @@ final class Trust {
         Peer peer = new Peer(Identity.of(leaf), serial(leaf), issuers, notBefore, start(leaf), notAfter, address(leaf));
         check(peer);
         return peer;
+    }
+
+    /** Checks that a certificate has the owner, the use and the algorithms that its place in a chain asks for. */
+    private void checkForm(X509Certificate certificate, X509Certificate leaf) throws CertificateException {
+        Identity identity = Identity.of(certificate);
+        boolean isAuthority = identity.kind().equals("authority");
+        boolean isIssuer = certificate != leaf;
+        if (!identity.platform().equals(platform) || isAuthority != isIssuer) {
+            throw new CertificateException("a certificate of " + identity + " at the wrong place");
+        }
+        if (isIssuer != certificate.getBasicConstraints() >= 0) {
+            throw new CertificateException("the certificate of " + identity + " has another use");
+        }
+        if (isIssuer && leaf.getSigAlgOID().equals(ML_DSA_65)) {
+            throw new CertificateException("the platform " + platform + " signs with ML-DSA-65, and containers of JADE know "
+                    + "Ed25519 alone: connect this JADE platform through [gateway.http] of the manifest, or to a platform "
+                    + "with signatures = \"ed25519\"");
+        }
+        if (!isEd25519(certificate)) {
+            throw new CertificateException("the key of " + identity + " is not an Ed25519 key");
+        }
     }
 
     /** Checks that a certificate that was verified before still holds: dates and deny lists. */

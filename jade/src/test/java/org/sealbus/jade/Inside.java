@@ -15,8 +15,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.ScheduledThreadPoolExecutor;
-import java.util.concurrent.TimeUnit;
+import java.util.concurrent.ThreadPoolExecutor;
 
 /**
  * Looks into its container, and does things there. A request has the name of what it wants and its words, each on a line of its own.
@@ -116,17 +115,23 @@ public class Inside extends Agent {
         Method note = LogFeed.class.getDeclaredMethod("note");
         note.setAccessible(true);
         note.invoke(feed);
-        return ((ScheduledThreadPoolExecutor) field(mesh, "asker")).getQueue().size();
+        return ((ThreadPoolExecutor) field(mesh, "asker")).getQueue().size();
     }
 
-    /** Writes to many agents that are looked up. 1: other work of the mesh goes on meanwhile. */
-    private long crowd() throws InterruptedException {
-        for (int i = 0; i < 8; i++) {
+    /** Writes to more agents than can be looked up at once. 1: other work of the mesh goes on before a look-up has ended. */
+    private long crowd() throws ReflectiveOperationException, InterruptedException {
+        ThreadPoolExecutor asker = (ThreadPoolExecutor) field(mesh, "asker");
+        for (int i = 0; i < 2 * asker.getCorePoolSize(); i++) {
             write("nobody-" + i + "@factory", "REQUEST", "hello");
         }
+        while (asker.getActiveCount() < asker.getCorePoolSize()) {
+            Thread.sleep(5);
+        }
+        long ended = asker.getCompletedTaskCount();
         CountDownLatch done = new CountDownLatch(1);
-        mesh.later(done::countDown, 200);
-        return done.await(20, TimeUnit.SECONDS) ? 1 : 0;
+        mesh.later(done::countDown, 0);
+        done.await();
+        return asker.getCompletedTaskCount() == ended ? 1 : 0;
     }
 
     private long write(String receiver, String act, String text) {

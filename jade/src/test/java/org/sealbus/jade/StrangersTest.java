@@ -5,12 +5,15 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -51,9 +54,13 @@ class StrangersTest {
     }
 
     private static Link connect(Membership member) throws IOException {
+        return connect(member, port);
+    }
+
+    private static Link connect(Membership member, int to) throws IOException {
         // It takes any member for a container, so that only the other end decides.
         Containers all = new Containers(member.trust(), "*");
-        Link link = Link.open(new Socket("127.0.0.1", port), member.credential(), all);
+        Link link = Link.open(new Socket("127.0.0.1", to), member.credential(), all);
         try {
             link.awaitLetIn();
             return link;
@@ -125,7 +132,7 @@ class StrangersTest {
             // JADE answers what it cannot read too, until the connection ends.
             Platform.await(() -> {
                 try {
-                    link.call(new byte[0]);
+                    link.call(new byte[0], 0);
                     return false;
                 } catch (IOException ended) {
                     return true;
@@ -135,6 +142,32 @@ class StrangersTest {
         }
         main.says("spiffe://factory/agent/jade-stays was revoked");
         aContainerIsLetIn();
+    }
+
+    /** It lets others in, and reads nothing: it answers neither a short command nor one that no buffer holds. */
+    @Test
+    void aContainerThatDoesNotAnswerHoldsNoCallerForEver() throws Exception {
+        List<Link> taken = new CopyOnWriteArrayList<>();
+        try (Membership silent = member("jade-silent"); Membership caller = member("jade-caller");
+                ServerSocket server = new ServerSocket(0, 5, InetAddress.getByName("127.0.0.1"))) {
+            Door.start("silent", () -> {
+                try {
+                    while (true) {
+                        Link link = Link.accept(server.accept(), silent.credential(), new Containers(silent.trust(), "*"));
+                        taken.add(link);
+                        link.letIn();
+                    }
+                } catch (IOException over) {
+                    taken.forEach(Link::close);
+                }
+            });
+            for (int length : new int[] {0, 32 << 20}) {
+                try (Link link = connect(caller, server.getLocalPort())) {
+                    IOException late = assertThrows(IOException.class, () -> link.call(new byte[length], 1));
+                    assertTrue(late.getMessage().startsWith("spiffe://factory/agent/jade-silent did not answer"), late::toString);
+                }
+            }
+        }
     }
 
     @Test
