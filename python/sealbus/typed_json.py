@@ -338,8 +338,8 @@ def required_keys(kind: Any) -> set[str]:
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:
-    """Whether an object must have this field."""
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    """Whether an object must have this field. One that the class sets itself may be missing."""
+    return field.init and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _substitute(hint: Any, bound: dict[Any, Any]) -> Any:

@@ -152,6 +152,35 @@ def test_a_session_belongs_to_its_caller(door: Door, stranger: Stranger) -> None
         assert stranger.post(ping, stranger.key("assistant"), session, old)[0] == 200
 
 
+def test_a_request_with_the_id_of_an_open_one_of_its_session_is_refused(door: Door, stranger: Stranger) -> None:
+    key, old = stranger.key("assistant"), "MCP-Protocol-Version: 2025-11-25"
+    begun, cancelled = door.notes / "slow-begun", door.notes / "slow-cancelled"
+    with honest(door):
+        sessions = []
+        for _ in range(2):
+            answer = stranger.post(INITIALIZE, key)[1]
+            sessions += [line for line in answer.split("\r\n") if line.lower().startswith("mcp-session-id:")]
+
+        def ask(method: str, session: str = sessions[0]) -> str:
+            return stranger.post({"jsonrpc": "2.0", "id": 7, "method": method}, key, session, old)[1]
+
+        wait_for(lambda: "clock__slow" in ask("tools/list"), "the clock's tools")
+        params = {"name": "clock__slow", "arguments": {"count": 1, "pause": 600}}
+        slow = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).encode()
+        with stranger.connect() as stream:
+            stream.sendall(stranger.head(len(slow), key, sessions[0], old, "Connection: close") + slow)
+            wait_for(begun.exists, "the call to begin")
+            for _ in range(2):
+                assert "a request with the id 7 is not answered yet" in ask("ping")
+            assert '"result"' in ask("ping", sessions[1])
+            # The cancellation meets the call, and not a request that was refused.
+            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+            assert not cancelled.exists() and stranger.post(cancel, key, sessions[0], old)[0] == 202
+            wait_for(cancelled.exists, "the call to be cancelled")
+            wait_for(lambda: has_ended(stream), "the end of the call's stream")
+        wait_for(lambda: '"result"' in ask("ping"), "the id to be free again")
+
+
 def test_web_pages_cannot_call(door: Door, stranger: Stranger) -> None:
     with honest(door):
         port = door.place[1]

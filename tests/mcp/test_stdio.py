@@ -66,3 +66,32 @@ def test_a_command_that_is_started_again_waits_until_the_former_one_has_left(doo
             # The other tests on this platform need not wait for a lost process.
             next_one.stdin.close()
             assert next_one.wait() == 0
+
+
+def test_a_request_with_the_id_of_an_open_one_is_refused(door: Door) -> None:
+    begun, cancelled = door.notes / "slow-begun", door.notes / "slow-cancelled"
+    with host_of(door, "clerk", "1m") as host:
+        assert greeted(host)["name"] == "sealbus"
+
+        def say(method: str, **more: object) -> None:
+            print(json.dumps({"jsonrpc": "2.0", "method": method, **more}), file=host.stdin, flush=True)
+
+        def ask(method: str) -> dict[str, Any]:
+            say(method, id=7)
+            answer: dict[str, Any] = json.loads(host.stdout.readline())
+            assert answer["id"] == 7
+            return answer
+
+        wait_for(lambda: "clock__slow" in json.dumps(ask("tools/list")), "the clock's tools")
+        for note in (begun, cancelled):
+            note.unlink(missing_ok=True)
+        say("tools/call", id=7, params={"name": "clock__slow", "arguments": {"count": 1, "pause": 600}})
+        wait_for(begun.exists, "the call to begin")
+        for _ in range(2):
+            assert "a request with the id 7 is not answered yet" in ask("ping")["error"]["message"]
+        assert not cancelled.exists()
+        say("notifications/cancelled", params={"requestId": 7})
+        wait_for(cancelled.exists, "the call to be cancelled")
+        wait_for(lambda: "result" in ask("ping"), "the id to be free again")
+        host.stdin.close()
+        assert host.wait() == 0

@@ -244,6 +244,28 @@ def test_unknown_fields_are_passed_over() -> None:
     assert decode(message('{"cost": 1, "colour": [[]]}'), Bid) == Bid(1.0)
 
 
+def test_a_field_that_a_class_sets_itself_may_be_missing() -> None:
+    @dataclass
+    class Basket:
+        items: list[str]
+        size: int = field(init=False)
+        kind: Literal["basket"] = field(default="basket", init=False)
+
+        def __post_init__(self) -> None:
+            self.size = len(self.items)
+
+    @dataclass
+    class Shelf:
+        items: list[str]
+        kind: Literal["shelf"] = field(default="shelf", init=False)
+
+    for content in ('{"items": ["tea"]}', '{"items": ["tea"], "size": 1, "kind": "basket"}'):
+        assert decode(message(content), Basket) == decode(message(content), Basket | Bid) == Basket(["tea"])
+    # Where it is there, it tells the types apart.
+    assert decode(message('{"items": [], "kind": "shelf"}'), Basket | Shelf) == Shelf([])
+    comes_back(Basket(["tea"]), Basket | Shelf)
+
+
 def test_what_a_class_checks_itself_is_not_understood() -> None:
     @dataclass
     class Even:

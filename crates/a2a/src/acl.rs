@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use crate::log::State;
 
 /// The extension's name.
-pub const ACL: &str = "https://mosaico-project.eu/extensions/a2a-acl/";
+pub(crate) const ACL: &str = "https://mosaico-project.eu/extensions/a2a-acl/";
 /// The form of whole messages: FIPA00069, in base64.
-pub const WHOLE: &str = "fipa.acl.rep.bitefficient.std";
+pub(crate) const WHOLE: &str = "fipa.acl.rep.bitefficient.std";
 /// The `mediaType` that the extension gives its data.
 const MEDIA_TYPE: &str = "application/x-mosaico-a2a-acl";
 /// The `codec` of content in natural language.

@@ -4,6 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use hyper::http::Uri;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sealbus::body::{BYTES, JSON};
 use sealbus_callers::schema::Language;
 use sealbus_manifest::callers::{CallersEntry, OauthEntry};
 use serde_json::{Value, json};
@@ -17,8 +18,6 @@ pub(crate) const AGENTS: &str = "/agents/";
 pub(crate) const CARD: &str = ".well-known/agent-card.json";
 
 const TEXT: &str = "text/plain";
-const JSON: &str = "application/json";
-const BYTES: &str = "application/octet-stream";
 
 /// The media type of content in a language.
 pub(crate) fn media_type(language: Language) -> &'static str {

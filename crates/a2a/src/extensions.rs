@@ -11,7 +11,7 @@ use crate::acl::{ACL, WHOLE};
 pub(crate) const HEADER: &str = "a2a-extensions";
 
 /// On whose behalf a message asks: `{"chain": ["boss@factory", "clerk@factory"]}`, the one that asked first in front.
-pub const DELEGATION: &str = "https://github.com/sealbus/sealbus/a2a/delegation/v1";
+pub(crate) const DELEGATION: &str = "https://github.com/sealbus/sealbus/a2a/delegation/v1";
 
 /// The extensions known here.
 pub(crate) const KNOWN: [&str; 2] = [DELEGATION, ACL];

@@ -15,7 +15,7 @@ use percent_encoding::percent_decode_str;
 use sealbus::Voice;
 use sealbus::directory::{AgentState, AmsAgentDescription, DfAgentDescription, ServiceDescription};
 use sealbus_callers::tools::local_name;
-use sealbus_callers::{Answer, Caller, Service, follow_news, text_answer, trace};
+use sealbus_callers::{Answer, Caller, Service, follow_news, text_answer, trace, typed_answer};
 use sealbus_manifest::callers::CallersEntry;
 use sealbus_web::Client;
 use serde_json::Value;
@@ -95,13 +95,14 @@ impl Http {
         let body = self.signed(agent, base).to_string();
         let tag = tag(body.as_bytes());
         let known = headers.get(IF_NONE_MATCH);
-        let mut answer = if known.is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
-            text_answer(StatusCode::NOT_MODIFIED, Bytes::new())
-        } else {
-            text_answer(StatusCode::OK, body)
+        let (status, body) = match known {
+            Some(known) if known.as_bytes() == tag.as_bytes() => {
+                (StatusCode::NOT_MODIFIED, String::new())
+            }
+            _ => (StatusCode::OK, body),
         };
+        let mut answer = typed_answer(status, "application/json", body);
         let headers = answer.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(
             CACHE_CONTROL,
             HeaderValue::from_static("private, max-age=60"),
@@ -223,15 +224,14 @@ impl Service for Http {
     }
 
     fn public(&self, head: &Parts, base: &str) -> Option<Answer> {
-        if head.uri.path() == KEYS && head.method == Method::GET {
+        let path = head.uri.path();
+        if path == KEYS && head.method == Method::GET {
             let keys = self.signer.get().map(Signer::keys).unwrap_or_default();
-            let mut answer = text_answer(StatusCode::OK, keys.to_string());
-            let headers = answer.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
+            let mut answer = typed_answer(StatusCode::OK, "application/json", keys.to_string());
+            let fresh = HeaderValue::from_static("max-age=60");
+            answer.headers_mut().insert(CACHE_CONTROL, fresh);
             return Some(answer);
         }
-        let path = head.uri.path();
         if !path.starts_with(AGENTS) && !path.starts_with(grpc::SERVICE) {
             return Some(nothing());
         }
@@ -242,7 +242,7 @@ impl Service for Http {
         if !is_stranger || head.method != Method::GET {
             return None;
         }
-        let (agent, rest) = self.find(head.uri.path(), None)?;
+        let (agent, rest) = self.find(path, None)?;
         let seats = self.seats.lock().clone();
         let mut voices = seats.iter().map(|tasks| &tasks.caller.voice);
         let is_shown = rest == CARD && voices.any(|voice| voice.may_write_to(&agent.aid));
@@ -289,10 +289,10 @@ impl Http {
             }
             return self.card(&agent, base, &head.headers);
         }
-        let mut version = version(&head);
+        let mut checked = version(&head);
         if !body.is_empty() && !is_json(&head.headers) {
             let why = "A request is application/json or application/a2a+json";
-            version = Err(Fault::ContentTypeNotSupported(why.to_owned()));
+            checked = Err(Fault::ContentTypeNotSupported(why.to_owned()));
         }
         let card = || self.signed(&agent, base);
         let desk = self.desk(seat, agent.clone(), &card, &head.headers);
@@ -303,12 +303,12 @@ impl Http {
                 query: head.uri.query().unwrap_or_default(),
                 body: &body,
             };
-            return rest::answer(&desk, request, version).await;
+            return rest::answer(&desk, request, checked).await;
         }
         if head.method != Method::POST {
             return rpc::refused(&Value::Null, &Fault::NoMethod);
         }
-        rpc::answer(&desk, &body, version).await
+        rpc::answer(&desk, &body, checked).await
     }
 
     /// Takes news of agents that are being started, or, without a state, no longer are.

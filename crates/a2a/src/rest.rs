@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
-use sealbus_callers::{Answer, text_answer};
+use sealbus_callers::{Answer, typed_answer};
 use serde_json::{Value, json};
 
 use crate::Fault;
@@ -13,13 +12,13 @@ use crate::operations::{Desk, Operation, Outcome};
 use crate::rpc;
 use crate::wire::{ListTasks, OneTask, number, parse};
 
-/// Answers a request for a path below an agent's address.
+/// Answers a request for a path below an agent's address, unless the check of its head failed.
 pub(crate) async fn answer(
     desk: &Desk<'_>,
     request: Request<'_>,
-    version: Result<(), Fault>,
+    checked: Result<(), Fault>,
 ) -> Answer {
-    let done = match version.and_then(|()| request.operation()) {
+    let done = match checked.and_then(|()| request.operation()) {
         Ok(operation) => desk.run(operation).await,
         Err(fault) => Err(fault),
     };
@@ -59,9 +58,8 @@ impl Request<'_> {
             Some((id, verb)) => (id, Some(verb)),
             None => (task, None),
         };
-        let id = percent_decode_str(id).decode_utf8();
         let mut one = OneTask {
-            id: id.map_err(|_| Fault::TaskNotFound)?.into_owned(),
+            id: decoded(id)?,
             history_length: None,
         };
         match verb {
@@ -81,10 +79,6 @@ impl Request<'_> {
     }
 
     fn webhook(&self, task: &str, rest: &str) -> Result<Operation, Fault> {
-        let decoded = |text: &str| {
-            let text = percent_decode_str(text).decode_utf8();
-            text.map(Cow::into_owned).map_err(|_| Fault::TaskNotFound)
-        };
         let rest = rest.strip_prefix("pushNotificationConfigs");
         let mut params = json!({ "taskId": decoded(task)? });
         match rest.ok_or(Fault::NoMethod)? {
@@ -112,6 +106,12 @@ impl Request<'_> {
     }
 }
 
+/// The name of a task or a webhook in a path.
+fn decoded(text: &str) -> Result<String, Fault> {
+    let text = percent_decode_str(text).decode_utf8();
+    text.map(Cow::into_owned).map_err(|_| Fault::TaskNotFound)
+}
+
 /// An answer with an error.
 pub(crate) fn refused(fault: &Fault) -> Answer {
     let (status, body) = fault.to_rest();
@@ -119,8 +119,5 @@ pub(crate) fn refused(fault: &Fault) -> Answer {
 }
 
 fn json_answer(status: StatusCode, body: String) -> Answer {
-    let mut answer = text_answer(status, body);
-    let json = HeaderValue::from_static("application/a2a+json");
-    answer.headers_mut().insert(CONTENT_TYPE, json);
-    answer
+    typed_answer(status, "application/a2a+json", body)
 }

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use sealbus_callers::{Answer, text_answer};
+use sealbus_callers::{Answer, typed_answer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -12,14 +11,14 @@ use crate::operations::{Desk, Operation, Outcome};
 use crate::proto;
 use crate::wire::{Call, read};
 
-/// Answers a request.
-pub(crate) async fn answer(desk: &Desk<'_>, body: &[u8], version: Result<(), Fault>) -> Answer {
+/// Answers a request, unless the check of its head failed.
+pub(crate) async fn answer(desk: &Desk<'_>, body: &[u8], checked: Result<(), Fault>) -> Answer {
     let call = match Call::read(body) {
         Ok(call) => call,
         Err((id, fault)) => return refused(&id, &fault),
     };
     let Call { id, method, params } = call;
-    let done = match version.and_then(|()| operation(&method, params)) {
+    let done = match checked.and_then(|()| operation(&method, params)) {
         Ok(operation) => desk.run(operation).await,
         Err(fault) => Err(fault),
     };
@@ -59,8 +58,5 @@ pub(crate) fn refused(id: &Value, fault: &Fault) -> Answer {
 }
 
 fn json_answer(body: impl Into<Bytes>) -> Answer {
-    let mut answer = text_answer(StatusCode::OK, body);
-    let json = HeaderValue::from_static("application/json");
-    answer.headers_mut().insert(CONTENT_TYPE, json);
-    answer
+    typed_answer(StatusCode::OK, "application/json", body)
 }

@@ -19,7 +19,7 @@ use crate::catalogue::Exposed;
 use crate::input::Input;
 use crate::log::{Change, State};
 use crate::wire;
-use crate::work::Work;
+use crate::work::{Work, words};
 
 /// The message to the agent that a message of A2A is. One that names no act is an `inform`, as an answer is.
 pub(crate) fn said(message: &wire::Message) -> Result<AclMessage, Fault> {
@@ -119,19 +119,11 @@ impl Work {
         let mut part = part(said);
         part["metadata"] = json!({ ACL: write(said, said.provenance(), is_whole) });
         self.add(&part, false);
-        let text = said.text().unwrap_or_default();
         let state = state_after(&said.view(), is_stopped);
         match state {
             State::Working => self.has_begun(),
             State::Completed => self.complete(about(said)),
-            state => self.enter(
-                state,
-                Some(if text.is_empty() {
-                    "The agent asks."
-                } else {
-                    text
-                }),
-            ),
+            state => self.enter(state, Some(words(said, state))),
         }
         state.is_terminal()
     }

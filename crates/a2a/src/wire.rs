@@ -70,7 +70,7 @@ impl Call {
 ///
 /// # Errors
 /// If the text is not JSON, or has more than 65,536 values.
-pub fn parse(body: &[u8]) -> Result<Value, Fault> {
+pub(crate) fn parse(body: &[u8]) -> Result<Value, Fault> {
     let (mut in_text, mut is_escaped, mut values) = (false, false, 1);
     for byte in body {
         match byte {
@@ -243,7 +243,7 @@ impl SendMessageRequest {
 ///
 /// # Errors
 /// If the number is negative.
-pub fn history(length: Option<i64>) -> Result<Option<usize>, Fault> {
+pub(crate) fn history(length: Option<i64>) -> Result<Option<usize>, Fault> {
     let wrong = |_| Fault::member("historyLength", "it is not negative");
     length.map(usize::try_from).transpose().map_err(wrong)
 }
@@ -354,7 +354,7 @@ impl ListTasks {
 ///
 /// # Errors
 /// If the text is no number.
-pub fn number(name: &str, value: &str) -> Result<i64, Fault> {
+pub(crate) fn number(name: &str, value: &str) -> Result<i64, Fault> {
     let wrong = |_| Fault::member(name, "it is a number");
     value.parse().map_err(wrong)
 }

@@ -264,12 +264,7 @@ impl Work {
     async fn put(&mut self, voice: &Voice, question: &Message) -> Result<(), ProtocolError> {
         // An answer without a question is ignored.
         while self.answers.try_recv().is_ok() {}
-        let text = question.text().unwrap_or_default();
-        let text = if text.is_empty() {
-            "The agent asks."
-        } else {
-            text
-        };
+        let text = words(question, State::InputRequired);
         self.enter(State::InputRequired, Some(text));
         let heard = tokio::time::timeout(SILENCE, self.answers.recv()).await;
         let Ok(Some(heard)) = heard else {
@@ -293,17 +288,20 @@ fn failure(error: &ProtocolError) -> (State, String) {
                 Performative::Refuse | Performative::NotUnderstood => State::Rejected,
                 _ => State::Failed,
             };
-            let text = reply.text().unwrap_or_default();
-            let text = if text.is_empty() {
-                "no reason given"
-            } else {
-                text
-            };
-            (state, text.to_owned())
+            (state, words(reply, state).to_owned())
         }
         other => (State::Failed, other.to_string()),
     };
     (state, shown(&text, LONGEST_TEXT))
+}
+
+/// The words of an agent with which its task enters a state, or others if it has none.
+pub(crate) fn words(message: &Message, state: State) -> &str {
+    let said = message.text().ok().filter(|text| !text.is_empty());
+    said.unwrap_or(match state {
+        State::InputRequired => "The agent asks.",
+        _ => "no reason given",
+    })
 }
 
 /// The ontology of a text that is the answer itself, and no result of a task.
@@ -341,7 +339,24 @@ fn is_whole(part: &Map<String, Value>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sealbus::Provenance;
+    use sealbus::process::ReceivedMessage;
+
     use super::*;
+
+    #[test]
+    fn an_agent_without_words_asks_or_gives_no_reason() {
+        let say = |act: Performative, text: &str| {
+            let message = AclMessage::new(act).with_content(text.to_owned());
+            Message::new(ReceivedMessage::shared(message.into(), Provenance::Claimed))
+        };
+        let refused = say(Performative::Refuse, "");
+        assert_eq!(words(&refused, State::Rejected), "no reason given");
+        let asked = say(Performative::QueryRef, "");
+        assert_eq!(words(&asked, State::InputRequired), "The agent asks.");
+        let failed = say(Performative::Failure, "no tea");
+        assert_eq!(words(&failed, State::Failed), "no tea");
+    }
 
     #[test]
     fn a_part_of_an_agent_has_one_content() {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,6 +24,18 @@ pub type Answer = Response<BoxBody<Bytes, Infallible>>;
 pub fn text_answer(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()).boxed());
     *answer.status_mut() = status;
+    answer
+}
+
+/// As [`text_answer`], with the type of its body.
+pub fn typed_answer(
+    status: StatusCode,
+    media_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Answer {
+    let mut answer = text_answer(status, body);
+    let media_type = HeaderValue::from_static(media_type);
+    answer.headers_mut().insert(CONTENT_TYPE, media_type);
     answer
 }
 

@@ -29,10 +29,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::body::{self, Unread};
 use crate::caller::{Caller, Standing};
-use crate::connection::{self, Answer, holding, text_answer};
+use crate::connection::{self, Answer, holding, text_answer, typed_answer};
 use crate::counted::{Unwritten, right_ends};
 use crate::entry::{Entries, Entry};
-use crate::guest::Guest;
+use crate::guest::{Guest, refused_from};
 use crate::issuer::{Issuer, IssuerRefusal};
 use crate::keys::{Keys, Shown, Unknown};
 use crate::places::{Places, WrongPlace};
@@ -361,7 +361,7 @@ impl<S: Service> Door<S> {
             let why = format!("the certificate of {agent} is that of no caller of this gateway");
             self.sent_away(guest, &why);
         })?;
-        Ok((place, Some(agent.not_after().as_unix_seconds())))
+        Ok((place, Some(refused_from(agent))))
     }
 
     /// Logs why somebody is sent away, unless that address has caused too many such lines lately.
@@ -404,10 +404,8 @@ impl<S: Service> Door<S> {
             && head.method == Method::GET
             && resource.is_at(head.uri.path())
         {
-            let mut answer = text_answer(StatusCode::OK, resource.document.clone());
-            let json = HeaderValue::from_static("application/json");
-            answer.headers_mut().insert(CONTENT_TYPE, json);
-            return Some(answer);
+            let document = resource.document.clone();
+            return Some(typed_answer(StatusCode::OK, "application/json", document));
         }
         match self.published.answer(head).await {
             Some(answer) => Some(answer),

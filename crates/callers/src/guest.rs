@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sealbus_seal::tls::peer_identity;
-use sealbus_seal::{Timestamp, Trust, VerifiedIdentity};
+use sealbus_seal::{CLOCK_SKEW, Timestamp, Trust, VerifiedIdentity};
 use tokio_rustls::rustls::ServerConnection;
 
 use crate::entry::Entry;
@@ -48,5 +48,40 @@ impl Guest {
             certificate: certificate.map(|it| URL_SAFE_NO_PAD.encode(digest(&SHA256, it))),
             agent,
         }
+    }
+}
+
+/// From when a certificate is refused, in seconds since 1970: after its last second, and the distance that clocks may have.
+pub(crate) fn refused_from(agent: &VerifiedIdentity) -> u64 {
+    agent.not_after().plus(CLOCK_SKEW).as_unix_seconds() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::Duration;
+
+    use sealbus_seal::issuance::Grant;
+    use sealbus_seal::{Identity, KeyPair, PlatformName, RootAuthority, SigningRequest, Validity};
+
+    use super::*;
+
+    #[test]
+    fn a_right_lasts_as_long_as_its_certificate_is_accepted() {
+        let platform = PlatformName::new("factory").unwrap();
+        let validity = Validity::starting(SystemTime::now().into(), Duration::from_secs(3_600));
+        let root = RootAuthority::create(&platform, validity).unwrap();
+        let authority = root.create_authority("ca-1", validity).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
+        let identity = Identity::from_agent_name("keeper@factory").unwrap();
+        let grant = Grant::by_operator(identity, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let issued = authority.issue(&grant, &request, validity).unwrap();
+        let roots = [root.certificate().clone()];
+        let trust = Trust::new(platform, &roots, CLOCK_SKEW).unwrap();
+        let late = validity.not_after().plus(CLOCK_SKEW);
+        let agent = trust.verify(&issued.chain, late).unwrap();
+        let refused = Timestamp::from_unix_seconds(refused_from(&agent));
+        assert!(refused > late && trust.check(&agent, refused).is_err());
     }
 }

@@ -39,7 +39,7 @@ pub mod tools;
 pub use asking::{BadInput, ask};
 pub use body::LONGEST_BODY;
 pub use caller::{Caller, CallerAgent};
-pub use connection::{Answer, text_answer};
+pub use connection::{Answer, text_answer, typed_answer};
 pub use door::Service;
 pub use keys::{NoRandomness, new_key};
 pub use replies::{about, trace};

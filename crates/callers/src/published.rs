@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CACHE_CONTROL, HeaderValue};
 use hyper::http::Uri;
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
@@ -13,7 +13,7 @@ use sealbus_control::FaultCode;
 use serde_json::json;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::connection::{Answer, text_answer};
+use crate::connection::{Answer, typed_answer};
 
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 const KEYS: &str = "/.well-known/workload-keys.json";
@@ -44,10 +44,9 @@ impl Published {
             return None;
         }
         let text = document(&self.issuer().await?, path)?;
-        let mut answer = text_answer(StatusCode::OK, text);
-        let headers = answer.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
+        let mut answer = typed_answer(StatusCode::OK, "application/json", text);
+        let fresh = HeaderValue::from_static("max-age=60");
+        answer.headers_mut().insert(CACHE_CONTROL, fresh);
         Some(answer)
     }
 

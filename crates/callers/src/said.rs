@@ -47,7 +47,7 @@ impl Said {
     pub fn in_message(message: &AclMessage) -> Self {
         let text = message.content.as_ref().and_then(Content::as_text);
         Self {
-            value: Self::of(message),
+            value: Self::value_in(message),
             text: text.map(str::to_owned),
             ontology: message
                 .ontology
@@ -59,7 +59,7 @@ impl Said {
 
     /// The content of any message: JSON as its value, other text as a text, bytes as a text in base64; null if there is
     /// none. Content that is declared as JSON and is not JSON becomes a text.
-    pub fn of(message: &AclMessage) -> Value {
+    pub fn value_in(message: &AclMessage) -> Value {
         let is_json = message.language.as_ref().and_then(|it| it.as_str()) == Some(JSON);
         match &message.content {
             None => Value::Null,

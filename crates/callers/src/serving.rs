@@ -48,7 +48,9 @@ pub enum ServeError {
     #[error(transparent)]
     Tls(#[from] TlsSetupError),
     /// Callers cannot come with certificates, because there are none.
-    #[error("callers cannot come with certificates: at the level {0} agents have none")]
+    #[error(
+        "callers cannot come with certificates: at the level {0} agents have none; give them keys"
+    )]
     Level(SecurityLevel),
     /// The file of `trust` cannot be used.
     #[error(transparent)]

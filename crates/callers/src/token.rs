@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
 /// Longest token that is looked at, in bytes.
-pub const LONGEST_TOKEN: usize = 8 << 10;
+pub(crate) const LONGEST_TOKEN: usize = 8 << 10;
 /// Most published keys of an issuer.
 const KEYS: usize = 64;
 /// How far the issuer's clock may be from ours, in seconds.
@@ -25,7 +25,7 @@ pub struct TokenRights {
     pub subject: String,
     /// The caller's rights (`scope`).
     pub scopes: Vec<String>,
-    /// When it ends, in seconds since 1970 (`exp`).
+    /// From when the token is refused, in seconds since 1970: its end (`exp`), and the distance that clocks may have.
     pub expires: u64,
 }
 
@@ -199,19 +199,13 @@ impl KeySet {
             }
         }
         let scopes = claims.scope.unwrap_or_default();
+        // Dates of this form may have fractions, which the check rounds. It takes the token for the whole of the last second.
+        let rounded = || claims.exp.as_f64().unwrap_or_default().round() as u64;
+        let end = claims.exp.as_u64().unwrap_or_else(rounded);
         Ok(TokenRights {
             subject: claims.sub,
             scopes: scopes.split_ascii_whitespace().map(str::to_owned).collect(),
-            // Dates of this form may have fractions.
-            expires: claims.exp.as_u64().unwrap_or_else(|| {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "it has been compared with the clock"
-                )]
-                let whole = claims.exp.as_f64().unwrap_or_default() as u64;
-                whole
-            }),
+            expires: end.saturating_add(LEEWAY + 1),
         })
     }
 }
@@ -356,6 +350,10 @@ mod tests {
         several.as_object_mut().unwrap().remove("scope");
         let granted = check(&head(|it| it.kid = None), &several).unwrap();
         assert!(granted.scopes.is_empty() && granted.expires >= now());
+        // A right lasts as long as its token is accepted.
+        let mut late = claims();
+        late["exp"] = json!(now() - LEEWAY / 2);
+        assert!(check(&head(|_| ()), &late).unwrap().expires > now());
     }
 
     #[test]

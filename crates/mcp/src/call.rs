@@ -143,13 +143,10 @@ fn result(offer: &Offer, heard: Heard) -> CallToolResult {
         Some(reply) => Said::in_message(reply).value(offer.tool.says),
         None => Value::Null,
     };
-    let structured = match (offer.gives, value) {
-        (Some(Shape::Member), value) => Some(json!({ RESULT: value })),
-        (Some(Shape::Object), value) => Some(value),
-        (None, Value::Object(value)) => Some(Value::Object(value)),
-        (None, value) => Some(json!({ RESULT: value })),
-    };
-    let mut result = done(structured.unwrap_or_default());
+    let mut result = done(match (offer.gives, value) {
+        (Some(Shape::Object), value) | (None, value @ Value::Object(_)) => value,
+        (Some(Shape::Member) | None, value) => json!({ RESULT: value }),
+    });
     result.meta = heard.reply.as_ref().map(|it| MetaObject(about(it)));
     result
 }

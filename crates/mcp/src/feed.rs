@@ -127,7 +127,7 @@ struct Events {
 
 impl Events {
     fn add(&mut self, event: &ChannelEvent) -> u64 {
-        let content = Said::of(event.message());
+        let content = Said::value_in(event.message());
         let number = self.last + 1;
         let event = json!({
             "number": number,

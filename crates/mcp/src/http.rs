@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use sealbus::directory::{DfAgentDescription, ServiceDescription};
 use sealbus_callers::{Answer, Caller, LONGEST_BODY, Service, text_answer};
@@ -16,6 +15,7 @@ use tokio::sync::Mutex;
 
 use crate::host::Host;
 use crate::server::{Desk, Server};
+use crate::sessions::Sessions;
 
 /// The path of the only endpoint.
 const PATH: &str = "/mcp";
@@ -24,8 +24,8 @@ const SESSIONS: usize = 64;
 
 /// The service for one caller.
 pub(crate) struct Seat {
-    service: StreamableHttpService<Server, LocalSessionManager>,
-    sessions: Arc<LocalSessionManager>,
+    service: StreamableHttpService<Server, Sessions>,
+    sessions: Arc<Sessions>,
     /// Sessions are opened one by one, so that each is counted.
     opening: Mutex<()>,
 }
@@ -61,7 +61,7 @@ impl Service for Http {
             .disable_allowed_hosts()
             .disable_allowed_origins()
             .with_max_request_body_bytes(LONGEST_BODY);
-        let sessions = Arc::new(LocalSessionManager::default());
+        let sessions = Arc::new(Sessions::default());
         let (desk, host) = (self.desk.clone(), Arc::new(Host::from(caller)));
         let serve = move || Ok(Server::new(desk.clone(), host.clone()));
         Arc::new(Seat {
@@ -82,7 +82,7 @@ impl Service for Http {
     }
 
     async fn sessions(&self, seat: &Seat) -> usize {
-        seat.sessions.sessions.read().await.len()
+        seat.sessions.count().await
     }
 
     fn wanted(&self) -> ServiceDescription {
@@ -103,7 +103,7 @@ impl Service for Http {
             true => Some(seat.opening.lock().await),
             false => None,
         };
-        if opening.is_some() && seat.sessions.sessions.read().await.len() >= SESSIONS {
+        if opening.is_some() && seat.sessions.count().await >= SESSIONS {
             let why = "too many sessions: end one";
             return text_answer(StatusCode::TOO_MANY_REQUESTS, why);
         }

@@ -10,7 +10,8 @@
 //! |---|---|
 //! | Which tools are there, under which names? | `catalogue`, `naming`: free of I/O |
 //! | What becomes of a call? | `call`, `own_tools` |
-//! | How does a request come in? | `http` |
+//! | How does a request come in? | `http`, `stdio` |
+//! | May it come in beside the others of its session? | `open_requests`; `sessions` for HTTP |
 
 mod call;
 mod catalogue;
@@ -20,9 +21,11 @@ pub mod fuzzing;
 mod host;
 mod http;
 mod naming;
+mod open_requests;
 mod own_tools;
 mod resources;
 mod server;
+mod sessions;
 mod stdio;
 
 use sealbus::Platform;

@@ -209,7 +209,7 @@ pub(crate) async fn call_own(
     Some(Ok(match call {
         OwnCall::Publish(it) => publish(host, it).await,
         OwnCall::ReadChannel(it) => {
-            let feed = host.feeds.open(&host.caller.voice, &it.channel);
+            let feed = host.feed(&it.channel);
             outcome(feed.map(|feed| feed.after(it.after, it.limit.min(MOST))))
         }
         OwnCall::ReadMailbox(it) => read_mailbox(host, it).await,
@@ -217,7 +217,7 @@ pub(crate) async fn call_own(
         OwnCall::Search(it) => search(host, it).await,
         OwnCall::Send(it) => send(host, it).await,
         OwnCall::Subscribe(it) => {
-            let feed = host.feeds.open(&host.caller.voice, &it.channel);
+            let feed = host.feed(&it.channel);
             outcome(feed.map(|_| json!({ "uri": channel_uri(&it.channel) })))
         }
         OwnCall::Unsubscribe(it) => done(json!({ "subscribed": host.feeds.close(&it.channel) })),
@@ -232,24 +232,16 @@ fn outcome<E: std::fmt::Display>(outcome: Result<Value, E>) -> CallToolResult {
 }
 
 async fn search(host: &Host, search: Search) -> CallToolResult {
-    let service = search
-        .service
-        .map_or_else(ServiceDescription::default, |service| {
-            ServiceDescription::of_type(service)
-        });
+    let service = search.service.map(ServiceDescription::of_type);
+    let service = service.unwrap_or_default();
     let most = search.limit.clamp(1, MOST);
     let constraints = SearchConstraints {
         max_results: i64::try_from(most).ok(),
         ..SearchConstraints::all()
     };
     let template = Template(DfAgentDescription::default().with_service(service));
-    let found = host
-        .caller
-        .voice
-        .df()
-        .search_with(template, constraints)
-        .await;
-    outcome(found.map(|entries| {
+    let found = host.voice().df().search_with(template, constraints);
+    outcome(found.await.map(|entries| {
         let agents: Vec<Value> = entries.iter().take(most).filter_map(described).collect();
         json!({ "agents": agents })
     }))
@@ -266,7 +258,7 @@ pub(crate) fn described(entry: &DfAgentDescription) -> Option<Value> {
 }
 
 async fn send(host: &Host, send: Send) -> CallToolResult {
-    let to = match host.caller.voice.peer(&send.to) {
+    let to = match host.voice().peer(&send.to) {
         Ok(to) => to,
         Err(error) => return failed(&error),
     };
@@ -283,11 +275,14 @@ async fn send(host: &Host, send: Send) -> CallToolResult {
     } else {
         (Delivery::default(), "taken")
     };
-    let sent = tokio::time::timeout(SENDING, host.caller.voice.send_with(message, delivery)).await;
+    let sent = tokio::time::timeout(SENDING, host.voice().send_with(message, delivery)).await;
     match sent {
         Ok(Ok(())) => done(json!({"conversation_id": conversation, "acknowledged": word})),
         Ok(Err(error)) => failed(&error),
-        Err(_) => failed(&format!("{} has no room for messages now", send.to)),
+        Err(_) => failed(&format!(
+            "{} has no room for messages now: try again later",
+            send.to
+        )),
     }
 }
 
@@ -296,12 +291,12 @@ async fn request(
     request: Request,
     context: &RequestContext<RoleServer>,
 ) -> CallToolResult {
-    let to: Aid = match host.caller.voice.peer(&request.to) {
+    let to: Aid = match host.voice().peer(&request.to) {
         Ok(to) => to,
         Err(error) => return failed(&error),
     };
     let silence = Duration::from_secs_f64(request.timeout_s.clamp(0.001, LONGEST_ANSWER_TIME));
-    let asking = match host.caller.voice.ask(to, &request.content) {
+    let asking = match host.voice().ask(to, &request.content) {
         Ok(asking) => asking.timeout(silence),
         Err(error) => return failed(&error),
     };
@@ -341,13 +336,13 @@ fn read(message: &Message) -> Value {
         "sender": message.sender_name(),
         "performative": message.performative.as_str(),
         "conversation_id": message.conversation_id.as_ref().and_then(|it| it.as_str()),
-        "content": Said::of(message),
+        "content": Said::value_in(message),
         "provenance": message.provenance().as_str(),
     })
 }
 
 async fn publish(host: &Host, publish: Publish) -> CallToolResult {
-    let channel = match host.caller.voice.channel(&publish.channel) {
+    let channel = match host.voice().channel(&publish.channel) {
         Ok(channel) => channel,
         Err(error) => return failed(&error),
     };
@@ -355,6 +350,8 @@ async fn publish(host: &Host, publish: Publish) -> CallToolResult {
     match tokio::time::timeout(SENDING, channel.publish(event)).await {
         Ok(Ok(_)) => done(json!({ "published": publish.channel })),
         Ok(Err(error)) => failed(&error),
-        Err(_) => failed(&"a subscriber of the channel has no room for events now"),
+        Err(_) => {
+            failed(&"a subscriber of the channel has no room for events now: try again later")
+        }
     }
 }

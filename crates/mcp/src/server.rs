@@ -7,12 +7,11 @@ use hyper::http::request::Parts;
 use parking_lot::Mutex;
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData,
-    Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    Resource, ResourceContents, ResourceTemplate, ResourceUpdatedNotificationParam,
-    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
+    ResourceContents, ResourceTemplate, ResourceUpdatedNotificationParam, ServerCapabilities,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use sealbus::directory::{AmsAgentDescription, DfAgentDescription};
@@ -72,12 +71,11 @@ impl Desk {
 }
 
 /// MCP's methods for one caller. Each session has one of its own.
-#[derive(Clone)]
 pub(crate) struct Server {
     desk: Arc<Desk>,
     host: Arc<Host>,
     /// The resources that a session of the older protocol follows.
-    followed: Arc<Mutex<HashMap<String, Following>>>,
+    followed: Mutex<HashMap<String, Following>>,
 }
 
 /// Notices of one resource; they end with this value.
@@ -94,18 +92,15 @@ impl Server {
         Self {
             desk,
             host,
-            followed: Arc::default(),
+            followed: Mutex::default(),
         }
     }
 
     /// The tool of this name, if the caller may write to its agent. Other tools do not exist for the caller.
     fn offer(&self, name: &str) -> Option<Arc<Offer>> {
         let offer = self.desk.catalogue.read().get(name)?;
-        self.host
-            .caller
-            .voice
-            .may_write_to(&offer.tool.agent)
-            .then_some(offer)
+        let may_write = self.host.voice().may_write_to(&offer.tool.agent);
+        may_write.then_some(offer)
     }
 
     fn page(&self, after: Option<&str>) -> ListToolsResult {
@@ -117,7 +112,7 @@ impl Server {
         let mut next = None;
         let mut last: Option<&String> = None;
         for (name, offer) in catalogue.after(after) {
-            if !self.host.caller.voice.may_write_to(&offer.tool.agent) {
+            if !self.host.voice().may_write_to(&offer.tool.agent) {
                 continue;
             }
             if tools.len() >= PAGE {
@@ -135,13 +130,9 @@ impl Server {
     }
 
     async fn agents(&self) -> Result<Value, ErrorData> {
-        let found = self
-            .host
-            .caller
-            .voice
-            .ams()
-            .search(AmsAgentDescription::default());
-        let agents = found.await.map_err(unavailable)?;
+        let everybody = AmsAgentDescription::default();
+        let agents = self.host.voice().ams().search(everybody).await;
+        let agents = agents.map_err(unavailable)?;
         let agents: Vec<Value> = agents
             .iter()
             .filter_map(|agent| {
@@ -153,7 +144,7 @@ impl Server {
     }
 
     async fn agent(&self, name: &str) -> Result<Option<Value>, ErrorData> {
-        let voice = &self.host.caller.voice;
+        let voice = self.host.voice();
         let Ok(aid) = voice.peer(name) else {
             return Ok(None);
         };
@@ -174,8 +165,7 @@ impl Server {
     fn latest(&self, uri: &str) -> Result<watch::Receiver<u64>, ErrorData> {
         match Subject::read(uri) {
             Some(Subject::Channel(path)) => {
-                let feed = self.host.feeds.open(&self.host.caller.voice, &path);
-                Ok(feed.map_err(unavailable)?.latest())
+                Ok(self.host.feed(&path).map_err(unavailable)?.latest())
             }
             _ => Err(ErrorData::invalid_params(
                 "only channels can be followed",
@@ -226,16 +216,13 @@ impl ServerHandler for Server {
         let trace = trace(Some(&context.meta.0.0), head.map(|it| &it.headers));
         let work = async {
             if let Some(offer) = self.offer(&request.name) {
-                return call(&self.host.caller.voice, &offer, arguments, &context).await;
+                return call(self.host.voice(), &offer, arguments, &context).await;
             }
             let own = call_own(&self.host, &request.name, arguments, &context).await;
             own.unwrap_or_else(|| {
                 let name = shown(&request.name, 128);
-                Err(ErrorData::new(
-                    ErrorCode::INVALID_PARAMS,
-                    format!("there is no tool {name}"),
-                    None,
-                ))
+                let why = format!("there is no tool {name}");
+                Err(ErrorData::invalid_params(why, None))
             })
         };
         let work = async {
@@ -310,8 +297,8 @@ impl ServerHandler for Server {
             Some(Subject::Agents) => Some(self.agents().await?),
             Some(Subject::Agent(name)) => self.agent(&name).await?,
             Some(Subject::Channel(path)) => {
-                let feed = self.host.feeds.open(&self.host.caller.voice, &path);
-                Some(feed.map_err(unavailable)?.after(0, EVENTS))
+                let feed = self.host.feed(&path).map_err(unavailable)?;
+                Some(feed.after(0, EVENTS))
             }
             None => None,
         };

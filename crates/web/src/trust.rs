@@ -48,7 +48,7 @@ pub fn wide_provider() -> Arc<CryptoProvider> {
 }
 
 /// The file with the certificates that count: the named one, or else the system's, if it has one.
-pub fn trusted(named: Option<&Path>) -> Option<&Path> {
+pub(crate) fn trusted(named: Option<&Path>) -> Option<&Path> {
     let system = Path::new(SYSTEM_TRUST);
     named.or_else(|| system.exists().then_some(system))
 }

@@ -62,7 +62,9 @@ heard.foreign = await name(task(clock, id));
 const endless = say([{ data: { count: 1_000_000, pause: 0.01 } }], { metadata: { skill: "slow" } }, { returnImmediately: true });
 const begun = await clock.sendMessage(endless, options);
 const following = clock.resubscribeTask(SubscribeToTaskRequest.fromJSON({ id: begun.id }), options);
-// The first event says that the task is followed. Once it has ended, nobody can follow it.
+// The first event says that the task is followed. Once it has ended, nobody can follow it. A later one comes from the agent's
+// tool: if the task were cancelled before, the tool might never begin.
+await following.next();
 await following.next();
 await clock.cancelTask({ tenant: "", id: begun.id, metadata: undefined }, options);
 heard.cancelled = (await events(following)).at(-1) ?? null;

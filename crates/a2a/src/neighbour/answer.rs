@@ -13,7 +13,7 @@ use crate::wire::LONGEST_TEXT;
 use crate::{acl, wire};
 
 /// Longest answer that is not a stream, and longest event of one, in bytes.
-pub const LONGEST_ANSWER: usize = 8 << 20;
+pub(super) const LONGEST_ANSWER: usize = 8 << 20;
 
 /// An answer that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::acl::{ACL, WHOLE};
+use crate::card::CARD;
 use crate::extensions::KNOWN;
 use crate::wire;
 
@@ -19,8 +20,6 @@ const MOST_INTERFACES: usize = 64;
 /// Longest name of an agent or a skill, and longest text about one, in bytes.
 const LONGEST_NAME: usize = 256;
 const LONGEST_ABOUT: usize = 1_024;
-/// The path of a card below its agent's address.
-const WELL_KNOWN: &str = "/.well-known/agent-card.json";
 
 /// How requests are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,11 +152,11 @@ struct WrittenSkill {
 }
 
 /// The address of the card of an agent: the address itself if it is a card's, or else the usual place below it.
-pub fn place(url: &str) -> String {
+pub(super) fn place(url: &str) -> String {
     if url.ends_with(".json") {
         return url.to_owned();
     }
-    format!("{}{WELL_KNOWN}", url.trim_end_matches('/'))
+    format!("{}/{CARD}", url.trim_end_matches('/'))
 }
 
 fn unreadable(fault: crate::Fault) -> CardError {

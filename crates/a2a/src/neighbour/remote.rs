@@ -203,13 +203,12 @@ impl Remote {
         message: Value,
         asker: &Asker,
     ) -> Result<AnswerStream, RemoteError> {
-        let configuration = json!({"returnImmediately": true});
         if known.card.streams {
             let params = json!({"message": message});
             let answer = self.call(known, AskedOperation::Stream, "", params, LONG, asker);
             return AnswerStream::open(answer.await?).await;
         }
-        let params = json!({"message": message, "configuration": configuration});
+        let params = json!({"message": message, "configuration": {"returnImmediately": true}});
         let answer = self.call(known, AskedOperation::Send, "", params, LONG, asker);
         let answer = answer.await?;
         Ok(AnswerStream::of(Told::read(answer.result().await?)?))

@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use super::card::{Card, Skill};
 use super::remote::{Remote, SetupError};
 use super::{tunnel, work};
+use crate::catalogue::PROTOCOL;
 
 /// Pause before a card is read again.
 const REFRESH: Duration = Duration::from_secs(300);
@@ -242,7 +243,7 @@ fn services(card: &Card) -> Vec<ServiceDescription> {
         }
         room -= size;
         let mut service = ServiceDescription::new(skill.id.as_str(), skill.id.as_str());
-        service.protocols.push("fipa-request".to_owned());
+        service.protocols.push(PROTOCOL.to_owned());
         service.ontologies.push(skill.id.clone());
         for (name, value) in [
             ("input", r#"{"type":"string"}"#),

@@ -294,13 +294,7 @@ async fn work(
                     let answer = ask(task, voice, request, text).await?;
                     task.say(&answer).await?;
                 }
-                News::Ended(End::Completed(said)) => {
-                    return Ok(body(if kept.parts.is_empty() {
-                        said
-                    } else {
-                        kept.parts
-                    }));
-                }
+                News::Ended(End::Completed(said)) => return Ok(kept.result(said)),
                 News::Ended(end) => return Err(end_error(end)),
             }
         }
@@ -372,6 +366,15 @@ impl KeptParts {
         self.parts.push(part);
         Ok(())
     }
+
+    /// The result of a task that ended with these words, which count if no part came.
+    fn result(self, said: Vec<Part>) -> Option<WrittenBody> {
+        body(if self.parts.is_empty() {
+            said
+        } else {
+            self.parts
+        })
+    }
 }
 
 /// The result of a call for proposals, or of the order after it.
@@ -393,13 +396,9 @@ async fn outcome(task: &mut NeighbourTask) -> AgentResult<WorkOutcome> {
                     return Ok(WorkOutcome::Asks(said));
                 }
                 News::Ended(End::Completed(said)) => {
-                    let said = if kept.parts.is_empty() {
-                        said
-                    } else {
-                        kept.parts
-                    };
-                    let said = body(said).unwrap_or_else(|| String::new().into());
-                    return Ok(WorkOutcome::Done(said));
+                    let result = kept.result(said);
+                    let result = result.unwrap_or_else(|| String::new().into());
+                    return Ok(WorkOutcome::Done(result));
                 }
                 News::Ended(end) => return Err(end_error(end)),
             }
