@@ -37,6 +37,8 @@ WIDTH = 256
 LOG, WITNESS = 1, 4
 ML_DSA_65 = b"\xffsealbus ml-dsa-65 log v1\0"  # in the place of LOG
 LARGEST_FILE = 2 << 20
+# As many chains of certificates as a note has signatures: 1024, each of up to four certificates.
+LARGEST_WITNESSES = 48 << 20
 Extension = TypeVar("Extension", bound=x509.ExtensionType)
 
 
@@ -115,7 +117,7 @@ class Platform:
             try:
                 self.connection.request("GET", f"/log/{self.name}/{path}")
                 answer = self.connection.getresponse()
-                body = answer.read(LARGEST_FILE)
+                body = answer.read(LARGEST_WITNESSES if path == "witnesses.pem" else LARGEST_FILE)
             except (http.client.HTTPException, OSError):
                 # The platform ends each connection after a while.
                 self.connection.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.server
 import importlib.util
 import json
 import re
@@ -13,6 +14,7 @@ import ssl
 import struct
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -384,6 +386,41 @@ def test_an_outside_witness_of_the_manifest_cosigns(platform):
     size = json.loads(files[1].read_text())["size"]
     renewed(factory)
     wait_for(lambda: json.loads(files[1].read_text())["size"] > size, "the next checkpoint", also=factory.logs)
+
+
+@pytest.mark.parametrize(("status", "body"), [(409, b"1000000\n"), (422, b"")])
+def test_an_objection_that_nobody_signed_is_a_warning_and_no_more(platform, status, body):
+    """Anybody on the way to an outside witness can answer in its name."""
+
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        factory = platform(MANIFEST)
+        key = vkey("witness.example", 4, Ed25519PrivateKey.generate().public_key().public_bytes_raw())
+        with factory.manifest.open("a") as manifest:
+            manifest.write(f'\n[[witness]]\nurl = "http://127.0.0.1:{server.server_port}/factory"\nkey = "{key}"\n')
+        factory.up()
+        factory.active("worker")
+
+        def warning() -> list[str]:
+            warnings = factory.ask("status")["warnings"]
+            return [each for each in warnings if each.startswith("witness-objects: witness.example ")]
+
+        wait_for(warning, "the warning", also=factory.logs)
+        assert factory.ask("status")["log_alarms"] == []
+        published(factory)
+        factory.tell("ca", "monitor", "worker")
+        # The witness did not cosign: this is seen by everybody who believes it.
+        refused = factory.tell("ca", "log", "verify", "--witness", key, expect=1)
+        assert b"witness.example" in refused.stderr
+        server.shutdown()
 
 
 def vkey(name: str, kind: int, raw: bytes) -> str:

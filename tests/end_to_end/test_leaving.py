@@ -46,7 +46,7 @@ def test_what_lies_on_a_node_that_has_left_is_said_to_lie_there(platform):
     assert second.end() == 0
     assert factory.ask("mailbox", "worker")["silent"] == [{"node": "node-2", "why": "it has left"}]
     told = factory.tell("mailbox", "worker").stdout.decode()
-    assert "what waits on node-2 is not known: it has left" in told
+    assert "the messages that wait on node-2 are not known: it has left" in told
     failed = factory.tell("logs", "worker", expect=None)
     assert failed.returncode != 0
     assert "the log of worker is on node-2, where it ran last: it has left" in failed.stderr.decode()

@@ -97,3 +97,11 @@ def test_a_program_on_a_channel_hears_what_another_one_publishes(scene):
     wanted = [f"teller@factory {number}" for number in range(int(published.read_text()))]
     wait_for(lambda: len(heard.read_text().splitlines()) >= len(wanted), "the rest", also=scene.factory.logs)
     assert heard.read_text().splitlines() == wanted
+
+
+def test_a_program_that_the_platform_cannot_start_is_not_ended_for_a_restart(scene):
+    program = scene.join("keeper", "source", "node-1")
+    refused = scene.factory.tell("restart", "source", expect=5).stderr.decode()
+    assert "source came with a ticket" in refused
+    assert scene.ask("source", "where") == program.pid
+    assert scene.factory.agents()["source"]["state"] == "active"

@@ -36,8 +36,8 @@ impl Written {
     }
 }
 
-/// Has the authors sign what is not signed yet, with one signature. If an author cannot sign, its message goes without evidence,
-/// and the receiver says so.
+/// Has the authors sign all messages that are not signed yet, with one signature. If an author cannot sign, its message goes
+/// without evidence, and the receiver reports this.
 pub(crate) fn sign<'a>(written: impl Iterator<Item = &'a Written>) {
     let mut authors: Vec<(Arc<Signer>, Vec<&Written>)> = Vec::new();
     for written in written.filter(|written| written.evidence.get().is_none()) {
@@ -75,12 +75,12 @@ pub(crate) fn sign<'a>(written: impl Iterator<Item = &'a Written>) {
     }
 }
 
-/// A verifier of what comes from one source.
+/// A verifier of the messages from one source.
 pub(crate) fn verifier(trust: &Trust) -> Verifier {
     Verifier::new(trust.platform().clone(), SecurityLevel::Signed)
 }
 
-/// Checks that `author` signed what `statement` stands for, and was not revoked since.
+/// Checks that `author` signed `statement`, and was not revoked since.
 pub(crate) fn verify(
     verifier: &mut Verifier,
     shown: Option<&Bytes>,
@@ -94,7 +94,7 @@ pub(crate) fn verify(
     };
     let shown = shown.ok_or_else(|| not_proved(format!("{author} did not sign it")))?;
     let statement = statement.ok_or_else(|| {
-        not_proved("it is nothing that an agent says, and brings an agent's proof".to_owned())
+        not_proved("it brings an agent's proof, but no statement of an agent".to_owned())
     })?;
     let now = Moment::now().unix_ms();
     let evidence = Evidence::decode_with(verifier, shown, statement, trust, now);
@@ -123,8 +123,8 @@ pub(crate) fn verify(
     }
 }
 
-/// The last number that each author signed for a queue. A broker that repeats messages, or changes their order, is found out:
-/// an author numbers what it signs, and publishes it in that order.
+/// The last number that each author signed for a queue. An author numbers the messages that it signs, and publishes them in
+/// that order. The numbers thus reveal a broker that repeats messages or changes their order.
 #[derive(Debug, Default)]
 pub(crate) struct LastNumbers {
     /// The last number, and when it was signed, by certificate.
@@ -134,7 +134,7 @@ pub(crate) struct LastNumbers {
 }
 
 impl LastNumbers {
-    /// A message is handed over.
+    /// Checks and notes the number of a message that is handed over.
     pub(crate) fn next(&mut self, evidence: &Evidence) -> Result<(), ExplainedRefusal> {
         let serial = evidence.author().serial();
         self.take(serial, evidence.number(), evidence.time(), CERTIFICATES)
@@ -164,7 +164,7 @@ impl LastNumbers {
         }
     }
 
-    /// Forgets the half that signed nothing for longest.
+    /// Forgets the half of the certificates that signed nothing for longest.
     fn forget_some(&mut self) {
         let mut times: Vec<_> = self.last.values().map(|(_, time)| *time).collect();
         times.sort_unstable();

@@ -26,19 +26,19 @@ pub(crate) enum Broken {
     Failed(#[from] BrokerFailure),
     /// If a dead connection holds the missing message, the message comes first on another connection. It comes later if
     /// the broker refused it at first.
-    #[error("all that was delivered waits for something earlier, and {held} bytes are here")]
+    #[error("all delivered messages wait for an earlier one, and they have {held} bytes")]
     Stuck {
         /// The bytes that the owner holds.
         held: usize,
     },
     /// On another connection, the broker makes fewer deliveries and keeps the others.
-    #[error("more was delivered than may be held, which {held} deliveries are at present")]
+    #[error("more was delivered than may be held: {held} deliveries are held at present")]
     TooMuch {
         /// The number of deliveries that are held. As many as fit, and one more.
         held: usize,
     },
     /// On another connection, the broker may make more deliveries again.
-    #[error("all was taken, and the last deliveries had {average} bytes each")]
+    #[error("all deliveries were taken, and the last ones had {average} bytes each")]
     Relieved {
         /// The bytes of one delivery.
         average: usize,
@@ -57,7 +57,7 @@ impl Broken {
             Self::Stuck { .. } => last,
             Self::TooMuch { held } => {
                 let held = u16::try_from(*held).unwrap_or(u16::MAX);
-                // The broker makes all that are held again, so that they can be acknowledged, and no further one.
+                // The broker makes all held deliveries again, so that they can be acknowledged, and no further one.
                 let all = Some(held).filter(|held| last > held.saturating_add(held / 8));
                 // Small deliveries were taken, and large ones follow. There must not be a connection for each.
                 all.unwrap_or(held - held / 4).min(last).max(1)
@@ -66,7 +66,7 @@ impl Broken {
         }
     }
 
-    /// Whether the broker is there.
+    /// Whether this process ends the connection although the broker is there.
     pub(crate) fn is_by_choice(&self) -> bool {
         !matches!(self, Self::Failed(_))
     }
@@ -109,7 +109,7 @@ pub(crate) struct Deliveries<T> {
     acknowledged: Load,
     /// The number of deliveries that the broker makes without an acknowledgement.
     prefetch: usize,
-    /// The usual number.
+    /// The usual number of such deliveries.
     usual: u16,
     patience: Duration,
     /// When the last connection was ended, if that was not the broker's fault.
@@ -137,7 +137,8 @@ impl<T> Deliveries<T> {
         }
     }
 
-    /// A connection is open on which the broker makes at most `prefetch` deliveries without an acknowledgement.
+    /// Notes that a connection is open on which the broker makes at most `prefetch` deliveries without an
+    /// acknowledgement.
     pub(crate) fn connected(&mut self, prefetch: u16, now: Instant) {
         self.prefetch = prefetch.into();
         // Otherwise, connections that are ended again and again would let nothing ever be overdue.
@@ -148,8 +149,8 @@ impl<T> Deliveries<T> {
         }
     }
 
-    /// The connection is gone. The broker repeats the deliveries that were not acknowledged on it. `is_by_choice`: the
-    /// broker is there.
+    /// Notes that the connection is gone. The broker repeats the deliveries that were not acknowledged on it.
+    /// `is_by_choice` says that the broker is there.
     pub(crate) fn disconnected(&mut self, is_by_choice: bool, now: Instant) {
         self.look(now);
         self.ended = is_by_choice.then_some(now);
@@ -161,11 +162,11 @@ impl<T> Deliveries<T> {
         }
     }
 
-    /// A delivery has arrived on the present connection.
+    /// Takes a delivery that has arrived on the present connection.
     ///
     /// # Errors
-    /// The broker delivers no more without an acknowledgement, and everything here waits for an earlier delivery. Or
-    /// the delivery is too much: then it is not here, and comes again on another connection.
+    /// Everything here waits for an earlier delivery, and the broker delivers no more without an acknowledgement. Or
+    /// the delivery is too much: then it is not kept, and comes again on another connection.
     pub(crate) fn arrived(
         &mut self,
         sender: &Arc<str>,

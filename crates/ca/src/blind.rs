@@ -1,5 +1,7 @@
-//! A CA that does not know the platform's state: no Master leads, or the store does not answer. It renews what is certified
-//! already, and it revokes. Its acts are kept until a Master that leads has [taken it in](CaService::take_in).
+//! A CA that does not know the platform's state: no Master leads, or the store does not answer. It renews existing
+//! certificates, and it revokes. Its acts are kept until a Master that leads has [taken them in](CaService::take_in).
+
+mod stored;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -38,7 +40,7 @@ pub enum Unstored {
         node: String,
         /// The process with the key.
         process: String,
-        /// When.
+        /// When it was renewed.
         at: Timestamp,
     },
     /// An operator revoked.
@@ -47,13 +49,13 @@ pub enum Unstored {
         what: String,
         /// The operator's reason.
         said: String,
-        /// When.
+        /// When the operator revoked.
         at: Timestamp,
     },
 }
 
-/// At [`signed`](SecurityLevel::Signed) and above nobody believes a certificate before the issuance log has it, and a CA that
-/// does not know the state cannot enter it.
+/// Refuses to renew at [`signed`](SecurityLevel::Signed) and above. There, nobody believes a certificate before the issuance
+/// log has it, and a CA that does not know the state cannot enter it.
 ///
 /// # Errors
 /// [`FaultCode::Unavailable`].
@@ -76,8 +78,8 @@ pub struct Renewal<'r> {
 }
 
 impl Renewal<'_> {
-    /// The grant for what the CA may sign: no more than [`decide_renewal`] allows. The certificate that is held is
-    /// valid, as far as `trust` knows.
+    /// The grant for the new certificate, which [`decide_renewal`] allows. The held certificate must be valid, as far
+    /// as `trust` knows.
     fn decide(&self, trust: &Trust, now: Timestamp) -> Result<(Grant, SigningRequest), Fault> {
         let Request {
             node,
@@ -108,7 +110,7 @@ impl Renewal<'_> {
     }
 }
 
-/// The certificate that was renewed, to be kept.
+/// The renewal, to be kept.
 fn renewed(
     chain: &CertificateChain,
     node: &VerifiedIdentity,
@@ -138,7 +140,7 @@ pub struct Blind {
     /// The denials that are not in the platform's state yet.
     deny_list: DenyList,
     published: Option<SignedDenyList>,
-    /// When a list was last signed because somebody said that it holds a later one.
+    /// When a list was last signed because somebody claimed to hold a later one.
     signed_for_later: Option<Timestamp>,
     shares: Shares,
     /// The latest answer to each process for each subject. A request that comes twice gets it again.
@@ -172,8 +174,8 @@ impl Blind {
         &self.trust
     }
 
-    /// Renews a certificate. The caller keeps what is returned before anybody sees the certificate. The node `vouched` for the
-    /// request at that time of its clock, in Unix milliseconds.
+    /// Renews a certificate. The caller must keep the returned act before anybody sees the certificate. `vouched` is the time
+    /// at which the node vouched for the request, by the node's clock, in Unix milliseconds.
     ///
     /// # Errors
     /// [`FaultCode::Unavailable`] with the reason; [`FaultCode::BadRequest`]; [`FaultCode::Full`] for a process that
@@ -195,7 +197,7 @@ impl Blind {
         let asked = Fingerprint::of(request);
         match self.answers.get(&key) {
             Some(latest) if latest.request == asked => return Ok((latest.chain.clone(), None)),
-            // Others who recorded it cannot use up the share with it.
+            // Somebody who recorded the request cannot use up the share with it.
             Some(latest) if vouched <= latest.vouched => {
                 let message = format!("{} was renewed for a later request already", key.1);
                 return Err(Fault::new(FaultCode::Unavailable, message));
@@ -224,8 +226,8 @@ impl Blind {
         Ok((issued.chain, Some(unstored)))
     }
 
-    /// Revokes an agent or a node, by its name, or one certificate, by its serial number. It is in force here when this returns. The
-    /// caller keeps what is returned before it says so.
+    /// Revokes an agent or a node, by its name, or one certificate, by its serial number. The revocation is in force here when
+    /// this returns. The caller must keep the returned act before it confirms the revocation.
     ///
     /// # Errors
     /// [`FaultCode::IllegalName`]; [`FaultCode::Full`].
@@ -241,7 +243,7 @@ impl Blind {
         Ok(revoked)
     }
 
-    /// Denies what this CA revoked before it was started anew, and what others revoked and the state lacks.
+    /// Restores the revocations that this CA made before it was started anew, and those of others that the state lacks.
     ///
     /// # Errors
     /// As [`revoke`](Self::revoke).
@@ -276,9 +278,9 @@ impl Blind {
         (published.version() > known).then(|| published.since(known))
     }
 
-    /// Somebody says that it holds the list of this CA in the version `known`. If that is later than the present one, the CA
-    /// published it before it was started anew, and nobody who holds it would take the present one. The CA believes this once a
-    /// second: a word costs nothing, and a list costs a signature and goes to every node.
+    /// Takes in the claim that somebody holds the list of this CA in the version `known`. If that version is later than the
+    /// present one, the CA published it before it was started anew, and its holders would not take the present one. The CA
+    /// believes such a claim once a second. A claim costs nothing, but a list costs a signature and goes to every node.
     ///
     /// # Errors
     /// [`FaultCode::Internal`] if the list cannot be signed.
@@ -318,7 +320,8 @@ impl Blind {
         let local = what.split('@').next().unwrap_or(what);
         let named =
             [Identity::agent, Identity::node].map(|named| named(self.trust.platform(), local));
-        // Its certificates are not known here. All that began until now are denied, and what renews them.
+        // The certificates of this identity are not known here. All that began until now are denied, and so are their
+        // renewals.
         let before = at.plus(Duration::from_secs(1));
         for identity in named {
             let identity =
@@ -352,8 +355,8 @@ impl Blind {
 }
 
 impl CaService {
-    /// Renews a certificate while the store does not answer. The caller keeps what is returned before anybody sees the
-    /// certificate.
+    /// Renews a certificate while the store does not answer. The caller must keep the returned act before anybody sees
+    /// the certificate.
     ///
     /// # Errors
     /// As [`Blind::renew`], and [`certify`](Self::certify).
@@ -385,8 +388,8 @@ impl CaService {
         Ok((chain, unstored))
     }
 
-    /// Takes in a certificate that a CA of this platform renewed while it did not know the state: into the issuance log, and
-    /// among those that can be revoked. One that is known already is left as it is.
+    /// Takes in a certificate that a CA of this platform renewed while it did not know the state. The certificate enters the
+    /// issuance log, and can be revoked from now on. A certificate that is known already is left as it is.
     ///
     /// # Errors
     /// [`FaultCode::BadRequest`] if no CA of this platform signed it, or it is no renewal.
@@ -442,7 +445,8 @@ impl CaService {
         Ok(certificate)
     }
 
-    /// Notes that the act in this row was taken in. The row goes with the same commit, and one called `noted` says so from then on.
+    /// Notes that the act in this row was taken in. The next commit deletes the row, and writes the row `noted` in its place if
+    /// there is a name.
     pub fn is_taken_in(&mut self, row: String, noted: Option<String>, now: Timestamp) {
         self.rows.delete(row);
         if let Some(noted) = noted {
@@ -450,8 +454,8 @@ impl CaService {
         }
     }
 
-    /// Renews a certificate of the Master itself while the store does not answer. As [`certify_own`](Self::certify_own), and
-    /// the caller keeps what is returned.
+    /// Renews a certificate of the Master itself while the store does not answer. As [`certify_own`](Self::certify_own), but
+    /// the caller must keep the returned act.
     ///
     /// # Errors
     /// [`FaultCode::Unavailable`] if the process has no certificate for the identity that may be renewed.

@@ -131,7 +131,9 @@ impl Connection {
             AdminRequest::Kill { grace, .. }
             | AdminRequest::Apply { grace, .. }
             | AdminRequest::Shutdown { grace } => *grace,
-            AdminRequest::StartAgain { timeout, .. } => *timeout,
+            AdminRequest::StartAgain { timeout, grace, .. } => {
+                timeout.saturating_add(grace.unwrap_or_default())
+            }
             _ => 0,
         };
         let patience = self.patience + Duration::from_millis(asked);
@@ -146,7 +148,7 @@ impl Connection {
             if is_lost && fault.advice.is_none() {
                 fault = fault.advise(match request.only_reads() {
                     true => "run the command again, on the machine of the Master that leads",
-                    false => "whether it was done is not known: look at the Master that leads, and ask again if it was not",
+                    false => "it is not known whether this was done: look at the Master that leads, and ask again if it was not",
                 });
             }
             // To revoke twice does no harm.

@@ -38,9 +38,9 @@ conversation! {
     pub enum AdminRequest in ask ("ask") {
         /// The platform as a whole.
         Status -> PlatformStatus;
-        /// The Masters of the platform: the one that leads, and those that stand by.
+        /// The Masters of the platform: the leading one, and those that stand by.
         Masters -> Vec<MasterStatus>;
-        /// Let a Master that stands by lead in this one's place.
+        /// Let a Master that stands by lead in place of this one.
         HandOver -> ();
         /// The platform's nodes.
         Nodes {
@@ -80,30 +80,34 @@ conversation! {
             /// Lifetime of the ticket in seconds.
             lifetime: u64,
         } -> IssuedSecret;
-        /// The changes that a manifest would bring if it were put in force.
+        /// The changes that a manifest would make if it were put in force.
         Compare {
             /// The manifest.
             wanted: Box<Manifest>,
         } -> Difference;
-        /// Put a manifest in force: start, stop, restart and change what differs from the one in force.
+        /// Put a manifest in force: start, stop, restart and change everything that differs from the present one.
         Apply {
             /// The manifest.
             wanted: Box<Manifest>,
-            /// The difference that the operator agreed to; none for the first manifest.
+            /// The difference that the operator agreed to; `None` for the first manifest.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             agreed: Option<Difference>,
             /// Milliseconds that agents have to leave by themselves.
             grace: u64,
-            /// Leave alone what another Master started. Only processes that nobody knows are started.
+            /// Leave agents alone that another Master started. Start only processes that nobody knows.
             #[serde(default, skip_serializing_if = "std::ops::Not::not")]
             taken_over: bool,
         } -> ();
-        /// Restart an agent of a manifest that has ended, with its process.
+        /// Start an agent that the platform started before, with its process.
         StartAgain {
             /// Local name.
             agent: String,
             /// Milliseconds that it has until it is certified and runs.
             timeout: u64,
+            /// Milliseconds that a running process has to leave by itself first. Without them, a running process is left
+            /// alone, and the request is refused.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            grace: Option<u64>,
         } -> AgentsPage;
         /// End an agent, with its process, and revoke its certificate.
         Kill {
@@ -133,7 +137,7 @@ conversation! {
         } -> MailboxReport;
         /// The kept events of persistent channels, on all nodes.
         ChannelLogs -> ChannelLogsReport;
-        /// A page of the kept messages that bear their authors' proofs, from each node.
+        /// A page of the kept messages with their authors' proofs, from each node.
         Evidence {
             /// The question.
             question: EvidenceQuestion,
@@ -150,7 +154,7 @@ conversation! {
             #[serde(default, skip_serializing_if = "std::ops::Not::not")]
             bodies: bool,
         } -> ();
-        /// Events of the certification log from a sequence number on.
+        /// Events of the certification log, from a sequence number on.
         CertificationEvents {
             /// The first sequence number.
             from: u64,
@@ -161,7 +165,7 @@ conversation! {
         Certificates {
             /// Whether to include expired and revoked ones.
             all: bool,
-            /// The agent or node whose certificates are meant; without it those of all.
+            /// The agent or node whose certificates are wanted; `None` for all.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             of: Option<String>,
             /// The page.
@@ -170,7 +174,7 @@ conversation! {
         } -> CertificatesPage;
         /// The platform's CAs.
         Authorities -> Vec<AuthorityStatus>;
-        /// Revoke a CA by an operator's order, with everything that it certified.
+        /// Revoke a CA by an operator's order, with everything that it has certified.
         RevokeAuthority {
             /// Its name.
             name: String,
@@ -262,14 +266,14 @@ conversation! {
             /// Lifetime of the certificate in seconds.
             lifetime: u64,
         } -> CertifiedCaller;
-        /// Make a backup of the platform's state. One is kept at a time, until all of it was read.
+        /// Make a backup of the platform's state. One backup is kept at a time, until it was read completely.
         Backup {
-            /// Whether it has the private keys of the root and the CA.
+            /// Whether it contains the private keys of the root and the CA.
             keys: bool,
         } -> BackupMade;
-        /// A piece of the backup that was made last. An empty one follows the last.
+        /// A piece of the latest backup. An empty piece follows the last one.
         BackupPiece {
-            /// Where it begins, in bytes.
+            /// Where the piece begins, in bytes.
             from: u64,
         } -> Blob;
         /// End all agents, nodes and the Master.
@@ -320,7 +324,7 @@ pub struct BackupMade {
     pub made: UnixMillis,
 }
 
-/// A message an operator sends.
+/// A message that an operator sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendMessage {
     /// FIPA performative.
@@ -346,7 +350,7 @@ pub struct SendMessage {
 /// The messages that wait for an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MailboxReport {
-    /// The waiting messages, in order on each node; only the first if there are many.
+    /// The waiting messages, in order on each node; only the first ones if there are many.
     pub letters: Vec<WaitingLetter>,
     /// The number of all waiting messages.
     pub total: u64,
@@ -375,9 +379,9 @@ pub struct IssuedSecret {
 /// A part of the certification log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificationEvents {
-    /// In order.
+    /// The events, in order.
     pub events: Vec<CertificationEvent>,
-    /// Sequence number the next one will have.
+    /// The sequence number of the next event.
     pub next: u64,
 }
 
@@ -426,16 +430,16 @@ pub struct PlatformStatus {
     pub certificates: u64,
     /// Refusals counted in all.
     pub refusals: u64,
-    /// The witnesses that found the issuance log cut off or rewritten, and what each says.
+    /// The witnesses that found the issuance log cut off or rewritten, and what each of them reports.
     #[serde(default)]
     pub log_alarms: Vec<String>,
     /// When the CA's own certificate ends.
     #[serde(default)]
     pub ca_ends: UnixMillis,
-    /// The tasks that an operator must do soon. Each text begins with the warning's name.
+    /// Tasks that an operator must do soon. Each text begins with the name of the warning.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// The tasks that an operator must do at once. Each text begins with the warning's name.
+    /// Tasks that an operator must do at once. Each text begins with the name of the warning.
     #[serde(default)]
     pub alarms: Vec<String>,
 }
@@ -445,7 +449,7 @@ pub struct PlatformStatus {
 pub struct AgentStatus {
     /// Full name, `seller-1@factory`.
     pub name: String,
-    /// The node it is placed on; none if no node can take it now.
+    /// The node on which it is placed; `None` if no node can take it now.
     pub node: Option<String>,
     /// The agent's process.
     pub process: String,
@@ -453,9 +457,9 @@ pub struct AgentStatus {
     pub pid: Option<u32>,
     /// The address on which its process listens.
     pub address: Option<SocketAddr>,
-    /// The agent's life-cycle state; none when the agent has ended.
+    /// The agent's life-cycle state; `None` if the agent has ended.
     pub state: Option<AgentState>,
-    /// The obstacle, or the outcome.
+    /// The reason why it cannot run, or how it ended.
     pub note: Option<String>,
     /// How often its process was restarted.
     pub restarts: u32,
@@ -468,15 +472,15 @@ pub struct AgentStatus {
 /// An event of the certification log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificationEvent {
-    /// Counted from 0 without gaps.
+    /// The number of the event, counted from 0 without gaps.
     pub sequence: u64,
-    /// When.
+    /// The time of the event.
     pub at: UnixMillis,
     /// Step 1 to 6 of certification; 0 for an event outside the six steps (revocation, refusal).
     pub step: u8,
     /// The agent, node or process.
     pub subject: String,
-    /// The node that vouches for it.
+    /// The node that vouches for the subject.
     pub node: Option<String>,
     /// Serial number in hexadecimal, if there is one.
     pub serial: Option<String>,

@@ -7,7 +7,7 @@ use hyper::{Request, StatusCode};
 use sealbus_control::names::MASTER_NODE;
 use sealbus_seal::Identity;
 use sealbus_seal::tls::ExpectedPeer;
-use sealbus_transparency::{LONGEST_BUNDLE, LogFile};
+use sealbus_transparency::LogFile;
 use sealbus_web::Client;
 
 use crate::log_server::{LOGS, MOST_LOGS, NAME_LENGTH, is_log_name};
@@ -66,7 +66,7 @@ impl LogReader {
     /// [`LogReadError`].
     pub async fn read(&mut self, file: LogFile) -> Result<Vec<u8>, LogReadError> {
         let path = format!("/log/{}/{file}", self.log);
-        match self.get(&path, LONGEST_BUNDLE).await? {
+        match self.get(&path, file.longest()).await? {
             (StatusCode::OK, body) => Ok(body.into()),
             (StatusCode::NOT_FOUND, _) => Err(LogReadError::Missing(file)),
             (status, _) => Err(LogReadError::Refused(status)),

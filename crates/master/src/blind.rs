@@ -1,5 +1,5 @@
-//! The CA of a Master that stands by. While the store does not answer, nobody may lead, and it renews certificates at the request of
-//! nodes. It revokes at an operator's order at any time.
+//! The CA of a Master that stands by. While the store does not answer, nobody may lead, and this CA renews certificates at the
+//! request of nodes. It revokes at an operator's order at any time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use sealbus_control::clock::{now, timestamp};
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::word::{Reply, Word};
 use sealbus_control::{Blob, Fault, FaultCode, Subject};
+use sealbus_seal::denylist::{DenyListError, SignedDenyList};
 use sealbus_seal::{CertificateChain, Identity, PlatformName, SecurityLevel, Trust};
 use sealbus_store::etcd::EtcdStore;
 use sealbus_store::{Store, StoreError};
@@ -22,18 +23,19 @@ use super::foundation::PlatformSettings;
 use super::master_error::MasterError;
 use super::unstored::{Ledger, UNSTORED_ROW, row_of};
 
-/// How often it brings to the store what it did, and learns what was denied.
+/// How often the CA brings its acts to the store, and learns of denials.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a revocation may take until a Master that leads has taken it in. After that all nodes that hear none have asked for it.
+/// How long a revocation may take until a Master that leads has taken it in. After this time all nodes that hear no such Master
+/// have asked for the revocation.
 const IN_FORCE: Duration = Duration::from_secs(4);
-/// How often the store is asked whether it was taken in.
+/// How often the store is asked whether a revocation was taken in.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Rows that are read at a time.
 const PAGE: usize = 64;
 /// The most pages of acts that are read each time.
 const PAGES: usize = 16;
 
-/// The CA, with what it keeps.
+/// The CA, with its file of acts.
 pub(super) struct BlindCa {
     platform: PlatformName,
     level: SecurityLevel,
@@ -49,7 +51,7 @@ pub(super) struct BlindCa {
 }
 
 impl BlindCa {
-    /// The CA in a state directory. It goes on from what it did before.
+    /// The CA in a state directory. It goes on from its earlier acts.
     ///
     /// # Errors
     /// If its files cannot be read.
@@ -126,7 +128,7 @@ impl BlindCa {
         let time = now();
         let (node, vouching) = voucher
             .open::<Vouching>(&self.trust, time)
-            .map_err(|error| error.fault(FaultCode::Unavailable, "it is tried again"))?;
+            .map_err(|error| error.fault(FaultCode::Unavailable, "the node tries again"))?;
         let bad =
             |error: &dyn std::error::Error| Fault::new(FaultCode::BadRequest, error.to_string());
         let held = vouching.held.unwrap_or_default();
@@ -151,7 +153,8 @@ impl BlindCa {
             request,
             held: &held,
         };
-        // One after another: nobody sees a certificate before it is kept, also if the one that asked first has gone meanwhile.
+        // Requests are handled one after another. Nobody sees a certificate before it is kept, even if the node that asked
+        // first has gone meanwhile.
         let mut ca = self.ca.clone().lock_owned().await;
         let (chain, act) = ca.renew(&renewal, vouching.at, timestamp(time))?;
         if let Some(act) = act {
@@ -170,8 +173,8 @@ impl BlindCa {
         Ok(IssuedChain::from(&chain))
     }
 
-    /// Revokes by an operator's order. Returns when that is in force, and whether a Master that leads has taken it in: if not, at
-    /// all nodes that do not hear one.
+    /// Revokes by an operator's order. Returns when the revocation is in force, and whether a Master that leads has taken it in.
+    /// If none has, the revocation is in force at all nodes that do not hear one.
     ///
     /// # Errors
     /// As [`Blind::revoke`].
@@ -199,7 +202,7 @@ impl BlindCa {
         Ok(taken_in.is_ok())
     }
 
-    /// Learns all that was denied. A CA that was started anew renews nothing before.
+    /// Learns all denials. A CA that was started anew renews nothing before.
     ///
     /// # Errors
     /// If the store cannot be read, or its deny list is damaged.
@@ -214,54 +217,69 @@ impl BlindCa {
         }
     }
 
-    /// Brings to the store what it did, and learns what others denied.
+    /// Brings this CA's acts to the store, and learns the denials of others.
     pub(super) async fn follow(&self, store: &EtcdStore) {
         let (mut last, mut unstored) = (None, None);
         loop {
             if let Err(error) = self.ledger.hand_in(store, &self.name).await {
-                tracing::debug!(%error, "what the CA did is not stored yet");
+                tracing::debug!(%error, "the acts of the CA are not stored yet");
             }
             if let Err(error) = self.learn_denials(store, &mut last).await {
-                tracing::debug!(%error, "what was denied is not known");
+                tracing::debug!(%error, "the denials are not known");
             }
             if let Err(error) = self.learn_acts(store, &mut unstored).await {
-                tracing::debug!(%error, "what other CAs revoked is not known");
+                tracing::debug!(%error, "the revocations of other CAs are not known");
             }
-            // An error means that the time is over.
+            // An error means that the time has passed.
             let _ = tokio::time::timeout(LOOK, self.has_revoked.notified()).await;
         }
     }
 
-    /// Reads the rows of the deny list after the one called `last`. If they do not fit together, the next look begins anew.
+    /// Reads the rows of the deny list after the one called `last`. If the store fails in between, the next look begins where
+    /// this one began, and if the rows do not fit together, at the first row.
     async fn learn_denials(
         &self,
         store: &dyn Store,
         last: &mut Option<String>,
     ) -> Result<(), StoreError> {
-        loop {
-            let rows = store.scan(CaService::DENY_LIST_ROW, last.as_deref(), PAGE);
+        let mut kept: Option<SignedDenyList> = None;
+        let mut read = last.clone();
+        let mut is_all = false;
+        while !is_all {
+            let rows = store.scan(CaService::DENY_LIST_ROW, read.as_deref(), PAGE);
             let rows = rows.await?;
-            let is_all = rows.len() < PAGE;
+            is_all = rows.len() < PAGE;
             for (key, entry) in rows {
-                let applied = self.trust.apply_deny_list(&entry.value, timestamp(now()));
-                if let Err(error) = applied
-                    && error.needs_whole_list()
-                {
-                    // The whole list comes first among the rows.
-                    *last = None;
-                    let detail = error.to_string();
-                    return Err(StoreError::DamagedRow { key, detail });
+                let (list, time) = (&entry.value, timestamp(now()));
+                if self.trust.apply_deny_list(list, time).is_err() {
+                    // It is in force all the same: only a later list of its CA, or the end of a certificate, keeps it out.
+                    match self.trust.open_kept_deny_list(list, kept.as_deref()) {
+                        Ok(opened) => kept = Some(opened),
+                        // Nobody believes a CA that was revoked.
+                        Err(DenyListError::NotTrusted(_)) => {}
+                        Err(error) => {
+                            // The whole list comes first among the rows.
+                            *last = None;
+                            let detail = error.to_string();
+                            return Err(StoreError::DamagedRow { key, detail });
+                        }
+                    }
                 }
-                *last = Some(key);
-            }
-            if is_all {
-                return Ok(());
+                read = Some(key);
             }
         }
+        if let Some(kept) = kept
+            && let Err(fault) = self.ca.lock().await.take_over(&kept, timestamp(now()))
+        {
+            tracing::warn!(%fault, "not all that the stored deny list denies is denied here");
+        }
+        *last = read;
+        Ok(())
     }
 
-    /// Denies what other CAs revoked, and it itself before it handed that in, while no Master that leads has taken it in.
-    /// Goes on after the row called `last`, and at the end begins anew: there is no order among the rows of several CAs.
+    /// Denies the identities that other CAs revoked, and those that this CA revoked before it handed that in, while no
+    /// Master that leads has taken the acts in. Goes on after the row called `last`, and begins anew at the end, because
+    /// there is no order among the rows of several CAs.
     async fn learn_acts(
         &self,
         store: &dyn Store,
@@ -287,7 +305,7 @@ impl BlindCa {
         Ok(())
     }
 
-    /// The file of what it did.
+    /// The file of the CA's acts.
     pub(super) fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
     }
@@ -300,15 +318,16 @@ impl BlindCa {
 
 #[cfg(test)]
 mod tests {
+    mod denials;
+
     use std::net::IpAddr;
     use std::pin::pin;
     use std::sync::mpsc;
 
     use futures_util::FutureExt;
-    use sealbus_seal::denylist::{Denial, DenyList, Reason};
     use sealbus_seal::issuance::Grant;
     use sealbus_seal::{
-        CLOCK_SKEW, Credential, KeyPair, Name, ProcessId, Serial, SigningRequest, Validity,
+        CLOCK_SKEW, Credential, KeyPair, Name, ProcessId, SigningRequest, Validity,
     };
     use sealbus_store::{Batch, MemoryStore};
 
@@ -429,28 +448,7 @@ mod tests {
         assert!(ca.ca.lock().await.deny_list_after(0).is_some());
     }
 
-    #[tokio::test]
-    async fn a_deny_list_that_is_not_whole_is_not_taken_as_learned() {
-        let folder = tempfile::tempdir().unwrap();
-        let (ca, trust) = started(folder.path());
-        let (at, reason) = (timestamp(now()), Reason::ByOperator);
-        let authorities = Authorities::keep(folder.path(), trust.platform(), None, at).unwrap();
-        let mut list = DenyList::new(authorities.issuing.identity().clone());
-        for serial in [1, 2].map(|byte| Serial::from_bytes([byte; 16])) {
-            list.deny_serial(serial, at, Denial { at, reason }).unwrap();
-        }
-        let signed = list.sign(&authorities.issuing).unwrap();
-        let store = MemoryStore::new();
-        for (row, signed, is_learned) in [(2, signed.since(1), false), (1, signed.whole(), true)] {
-            let mut batch = Batch::new();
-            batch.put(format!("{}{row}", CaService::DENY_LIST_ROW), signed);
-            store.commit(batch).await.unwrap();
-            assert_eq!(ca.learn(&store).await.is_ok(), is_learned);
-        }
-        assert_eq!(trust.latest_deny_list().unwrap().len(), 2);
-    }
-
-    /// However many acts of other CAs wait there, the revocations among them are found.
+    /// However many acts of other CAs wait in the store, the revocations among them are found.
     #[tokio::test]
     async fn what_no_master_has_taken_in_is_denied() {
         let folder = tempfile::tempdir().unwrap();

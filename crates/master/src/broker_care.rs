@@ -136,7 +136,7 @@ impl Broker {
                 }
                 Err(error) => {
                     if !was_away {
-                        tracing::warn!(%error, "who may log in to the broker is looked at again later");
+                        tracing::warn!(%error, "the logins at the broker are checked again later");
                     }
                     was_away = true;
                 }
@@ -158,7 +158,7 @@ impl Broker {
         loop {
             self.keep_running().await;
             match self.look(&desk, &ams).await {
-                // Logins are checked as often, and they report that the broker is away.
+                // The checks of logins are as frequent, and report that the broker is away.
                 Err(error) => tracing::debug!(%error, "queues are looked at again later"),
                 Ok(true) => continue,
                 Ok(false) => {}
@@ -274,7 +274,7 @@ fn placed(desk: &Desk, master: IpAddr) -> Placed {
     placed
 }
 
-/// A credential with which the Master speaks to the broker and the broker shows itself; the platform, and its trust.
+/// The credential that the Master and the broker show to each other, with the platform and its trust.
 async fn broker_credential(
     desk: &DeskHandle,
     address: IpAddr,

@@ -16,8 +16,8 @@ use super::vouching::{PlacementsOf, check_process};
 /// Characters of a refusal's message that repeats the text of a node.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// Certifies. On a broker, allows the process to log in before it gets its certificate. A node that gets one is a member.
-/// A refusal is about its process, and says nothing about the node.
+/// Certifies. On a broker, allows the process to log in before it gets its certificate. A node that gets a certificate is
+/// a member. A refusal is about the node's process, and says nothing about the node.
 pub(crate) async fn certified(
     desk: &DeskHandle,
     turn: &Turn,
@@ -25,7 +25,7 @@ pub(crate) async fn certified(
     voucher: Signed,
 ) -> Result<AuthorityAnswer, Fault> {
     let certifying = move |desk: &mut Desk, now| {
-        // This precedes the check of signatures, which costs more than sending them.
+        // This precedes the check of signatures, because a check costs more than sending a signature.
         if !desk.state.nodes().contains_key(&from) {
             return Err(not_a_member(&from));
         }
@@ -45,18 +45,19 @@ fn is_away() -> Fault {
     Fault::new(FaultCode::Unavailable, message)
 }
 
-/// Certifies for a process of a node. While the store does not answer, what the process holds already is renewed, and the
-/// caller keeps the act that is returned.
+/// Certifies for a process of a node. While the store does not answer, only certificates that the process holds are
+/// renewed, and the caller must keep the returned act.
 pub(crate) fn certify_vouched(
     desk: &mut Desk,
     voucher: &Signed,
     now: UnixMillis,
 ) -> Result<(IssuedChain, Option<Unstored>), Fault> {
-    // A node that is not believed now may be believed later, so this is no verdict on the process it vouches for.
+    // A node that is not believed now may be believed later, so this says nothing about the process for which it
+    // vouches.
     let (node, vouching) = voucher
         .open::<Vouching>(desk.ca.trust(), now)
         .map_err(|error| {
-            let advice = "it is tried again: its node gets another certificate when it comes back";
+            let advice = "the process tries again: its node gets another certificate when the node comes back";
             error.fault(FaultCode::Unavailable, advice)
         })?;
     let name = node
@@ -65,7 +66,7 @@ pub(crate) fn certify_vouched(
         .map(ToString::to_string)
         .unwrap_or_default();
     let process = vouching.process.as_str();
-    // No event is made of a name that is not legal.
+    // A name that is not legal makes no event.
     let illegal = |error: IdentityError| {
         let message = excerpt(&error.to_string(), LONGEST_MESSAGE);
         Fault::new(FaultCode::IllegalName, message)

@@ -43,9 +43,9 @@ pub(crate) use waiting::Awaited;
 const JOBS: usize = 1024;
 /// Jobs done before their changes are written.
 const JOBS_A_WRITE: usize = 256;
-/// How long jobs are done without a turn for other tasks: a token may take long to sign.
+/// How long jobs are done without a turn for other tasks. A token may take long to sign.
 const LONGEST_TURN: Duration = Duration::from_millis(100);
-/// Effects that are held before it is looked which of them are overtaken.
+/// How many effects are held before overtaken ones are dropped.
 const HELD: usize = 4096;
 /// How often expired certificates are forgotten.
 const PRUNING: UnixMillis = 60_000;
@@ -74,16 +74,18 @@ pub(crate) struct Desk {
     pub(crate) broker: Option<Arc<super::Broker>>,
     /// The refusals, latest last, and their total.
     pub(crate) refusals: Refusals,
-    /// The shares of the log for what nodes may do again and again, by their names.
+    /// The shares of the log for acts that nodes may repeat without end, by the nodes' names.
     pub(crate) log: LogShares,
     /// The operators that wait for an event, by group.
     pub(crate) waiting: HashMap<String, Vec<oneshot::Sender<Result<String, Fault>>>>,
     /// The conditions that operators wait for, with any cause.
     pub(crate) awaited: Vec<Awaited>,
-    /// The tasks that wait until the AMS knows of the work done so far.
+    /// The tasks that wait until the AMS knows all work done so far.
     pub(crate) followers: Vec<oneshot::Sender<()>>,
     /// The witnesses that found the issuance log cut off or rewritten, with the words of each.
     pub(crate) log_alarms: BTreeMap<String, String>,
+    /// The same of witnesses outside the platform, which sign no such words.
+    pub(crate) log_warnings: BTreeMap<String, String>,
     /// When each node gave its last sign of life on the bus.
     pub(crate) beats: HashMap<String, UnixMillis>,
     /// When the Master was started.
@@ -166,6 +168,7 @@ pub(crate) fn open(
         awaited: Vec::new(),
         followers: Vec::new(),
         log_alarms: BTreeMap::new(),
+        log_warnings: BTreeMap::new(),
         beats: HashMap::new(),
         since: now,
         away: false,
@@ -225,7 +228,7 @@ struct Work {
     unwritten: Batch,
     /// Effects that must not precede these changes.
     held: Vec<Outward>,
-    /// When there are more, it is looked which of them are overtaken.
+    /// When more effects are held, overtaken ones are dropped.
     most_held: usize,
     /// When the desk was opened.
     started: Instant,
@@ -371,14 +374,15 @@ impl Work {
     /// Writes the changes, then releases the waiting tasks and the effects.
     async fn settle(&mut self, done: Vec<Done>) {
         if let Err(error) = self.desk.ca.publish(timestamp(now())) {
-            tracing::error!(%error, "the deny list could not be signed: what was revoked is still believed");
+            tracing::error!(%error, "the deny list could not be signed: the latest revocations are not in force");
         }
         let rows = self.desk.ca.take_rows();
         self.unwritten.add(rows, CertificationLog::is_row);
         let written = if self.unwritten.is_empty() {
             Ok(())
         } else if let Some(error) = self.keeping.away().filter(|_| !self.desk.closing) {
-            // Nobody waits for a store that does not answer. At the end it may answer again, and nobody looks any more.
+            // Nobody waits for a store that does not answer. At the end, the store may answer again, and nobody looks
+            // any more.
             Err(error)
         } else {
             // The changes are kept until they are written, and the next batch is added to them.
@@ -454,7 +458,7 @@ impl Desk {
         }
     }
 
-    /// The directory's news for a process of the Master's own that is at this revision.
+    /// The directory's news since this revision, for a process of the Master's own.
     pub(crate) fn update(&self, directory: u64) -> DirectoryUpdate {
         self.state.directory().since(directory)
     }

@@ -24,7 +24,7 @@ use tokio_rustls::server::TlsStream;
 
 /// How long a newcomer may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection may be that reads the issuance log. Readers are strangers for the whole time.
+/// How long a connection that reads the issuance log may last. Readers are strangers for the whole time.
 const READING: Duration = Duration::from_secs(25);
 /// How far clocks may differ, in milliseconds. Certificates start a minute before they are made.
 const CLOCKS_APART: UnixMillis = 60_000;
@@ -70,7 +70,7 @@ where
                     desk.run_or_keep(move |desk, now| enrol(desk, request, &directory, now));
                 match enrolling.await {
                     Ok((enrolled, _)) => admitted(&desk, enrolled).await,
-                    // Nothing is lost if the node asks again, which it does for this fault.
+                    // Nothing is lost, because the node asks again for this fault.
                     Err(fault) if comes_back && fault.code == FaultCode::Storage => {
                         Err(cannot_write(fault.message))
                     }
@@ -109,13 +109,13 @@ async fn admitted(desk: &DeskHandle, answer: EnrolmentAnswer) -> Result<Enrolmen
     Ok(answer)
 }
 
-/// The fault for which a node waits.
+/// The fault on which a node waits, and asks again.
 fn cannot_write(why: String) -> Fault {
     Fault::new(FaultCode::Unavailable, why)
-        .advise("it is tried again: nobody joins or comes back before the Master can write")
+        .advise("the node tries again: nobody joins or comes back before the Master can write")
 }
 
-/// Nobody joins or comes back while etcd does not answer: that could not be stored.
+/// Nobody joins or comes back while etcd does not answer, because that could not be stored.
 fn check_store(desk: &Desk) -> Result<(), Fault> {
     match desk.away {
         false => Ok(()),
@@ -157,7 +157,7 @@ pub(crate) fn enrol(
             };
             let name = name.to_string();
             if let Err(fault) = check_store(desk) {
-                // The node is there, and is not to be given up meanwhile.
+                // The node is there, and must not be given up meanwhile.
                 desk.state.heard(&name, now);
                 return Err(fault);
             }
@@ -270,10 +270,10 @@ fn join(
     let (name, process) = desk.state.join(wish.as_deref(), node.clone(), now)?;
     let legal = node_name(&name)?;
     if desk.state.was_restored() {
-        // The backup may lack a node of this name, or the name was given up: two machines are never one node.
+        // The backup may lack a node of this name, or the name was given up. Two machines must never be one node.
         let (earlier, said) = (desk.node(&name)?, "the name was given to a new machine");
         desk.ca.revoke_unknown(earlier, said, time)?;
-        // The new certificate begins after all that the list in force denies.
+        // The new certificate begins after all certificates that the list in force denies.
         desk.ca
             .publish(time)
             .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;

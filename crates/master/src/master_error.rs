@@ -85,12 +85,12 @@ pub enum MasterError {
         host: String,
         /// The address at which nodes join it.
         enrolment: SocketAddr,
-        /// The thing that both have.
+        /// The name or the CA that both have.
         common: &'static str,
         /// The state directory of this one.
         directory: PathBuf,
     },
-    /// Another Master leads the platform, and what was to be done here is its work.
+    /// Another Master leads the platform, and the command is for that Master.
     #[error(
         "the Master on {host}, at {enrolment}, leads this platform, and this command would end its leadership: run it there"
     )]
@@ -106,7 +106,7 @@ pub enum MasterError {
     )]
     Revoked(String),
     /// An operator ended the platform while this instance stood by.
-    #[error("the platform was ended, so this Master stands by no more")]
+    #[error("the platform was ended, so this Master no longer stands by")]
     Over,
     /// Several Masters on a broker.
     #[error(

@@ -25,7 +25,7 @@ use super::standby::{Candidate, InstanceFacts, host};
 
 /// The row with the addresses of the Masters, the latest first.
 const MASTERS_ROW: &str = "masters";
-/// How often the leader looks which others are there.
+/// How often the leader checks which other Masters are there.
 const LOOK: Duration = Duration::from_secs(1);
 /// The row with the time at which a Master last handed over because it was cut off from its nodes, in Unix milliseconds.
 const YIELDED_ROW: &str = "masters-yielded";
@@ -54,7 +54,7 @@ pub(crate) struct Masters {
 struct Instance {
     name: String,
     about: InstanceFacts,
-    /// The revision of its row, and when that was new.
+    /// The revision of its row, and when this revision was first seen.
     revision: Revision,
     changed: Instant,
 }
@@ -85,7 +85,7 @@ pub(crate) fn single(
 
 impl Masters {
     pub(super) fn new(candidate: Candidate) -> Self {
-        // It knows itself before it has looked for others.
+        // The Master knows itself before it has looked for others.
         let itself = Instance {
             name: candidate.name().to_owned(),
             about: candidate.about().clone(),
@@ -121,7 +121,7 @@ impl Masters {
                 looked = Some(Instant::now());
                 match candidate.instances().await {
                     Ok(rows) => self.note(rows),
-                    Err(error) => tracing::debug!(%error, "which Masters stand by is not known"),
+                    Err(error) => tracing::debug!(%error, "it is not known which Masters stand by"),
                 }
             }
             drop(candidate);
@@ -129,8 +129,8 @@ impl Masters {
         }
     }
 
-    /// Tells the desk and the nodes where Masters are. The nodes hear from a Master that begins to lead at once, also one
-    /// that knows only the Master that is lost.
+    /// Tells the desk and the nodes where Masters are. A Master that begins to lead calls the nodes at once, also nodes
+    /// that know only the lost Master.
     pub(super) async fn follow(
         self: Arc<Self>,
         desk: DeskHandle,
@@ -158,7 +158,7 @@ impl Masters {
             }
             self.note_authorities(&desk, &mut noted).await;
             let is_cut_off = began.elapsed() > SETTLING && self.is_cut_off(&desk).await;
-            // One look may fall into the moment in which this Master or a node awakes.
+            // A single look may fall into the moment in which this Master or a node awakes.
             if std::mem::replace(&mut was_cut_off, is_cut_off) && is_cut_off {
                 self.yield_role(&*store).await;
             }
@@ -194,7 +194,7 @@ impl Masters {
         is_cut_off
     }
 
-    /// Hands over, unless another Master that was cut off has done so lately: the role does not go to and fro.
+    /// Hands over, unless another Master that was cut off has done so lately. So the role does not go to and fro.
     async fn yield_role(&self, store: &dyn Store) {
         match may_yield(store).await {
             Ok(true) => {
@@ -205,12 +205,12 @@ impl Masters {
                 tracing::warn!("master-cut-off: a Master handed over lately, so this one leads on");
             }
             Err(error) => {
-                tracing::debug!(%error, "whether a Master has lately handed over is not known");
+                tracing::debug!(%error, "it is not known whether a Master has lately handed over");
             }
         }
     }
 
-    /// Notes the CAs of the others, so that they can be revoked.
+    /// Notes the CAs of the other Masters, so that they can be revoked.
     async fn note_authorities(&self, desk: &DeskHandle, noted: &mut BTreeMap<Fingerprint, bool>) {
         let (names, present): (Vec<String>, Vec<Vec<u8>>) = {
             let known = self.known.lock();
@@ -235,7 +235,7 @@ impl Masters {
         *known = present(before, rows, &self.name);
     }
 
-    /// Tells nodes the addresses of all instances, with those that were there lately.
+    /// Tells nodes the addresses of all instances, including those that were there lately.
     async fn tell(&self, desk: &DeskHandle, store: &dyn Store) -> Result<(), StoreError> {
         let present: Vec<_> = {
             let known = self.known.lock();
@@ -316,7 +316,7 @@ impl Masters {
         Ok(())
     }
 
-    /// Waits until it is to hand over.
+    /// Waits until this Master is to hand over.
     pub(super) async fn handing_over(&self) {
         // The sender is here.
         let _ = self.handing_over.subscribe().wait_for(|it| *it).await;
@@ -328,7 +328,7 @@ impl Masters {
         let _ = timeout(Duration::from_millis(LIFE), leaving).await;
     }
 
-    /// Says that the platform was ended.
+    /// Tells the other Masters that the platform was ended.
     pub(super) async fn end(&self) {
         let ending = async { self.candidate.lock().await.end().await };
         if timeout(FAREWELL, ending).await.is_err() && self.has_standby() {
@@ -340,8 +340,8 @@ impl Masters {
     }
 }
 
-/// Notes the CAs with these certificates (DER). `noted` says of each whether that is done: one that could not be noted, as the deny
-/// list was full, is noted later.
+/// Notes the CAs with these certificates (DER). `noted` says of each whether that is done. A CA that could not be noted because
+/// the deny list was full is noted later.
 pub(super) async fn note_each(
     desk: &DeskHandle,
     present: Vec<Vec<u8>>,
@@ -360,14 +360,15 @@ pub(super) async fn note_each(
             {
                 tracing::warn!(%fault, "the CA of a Master that stands by is not noted");
             }
-            // One that is not believed is not looked at again.
+            // A certificate that is not believed is not looked at again.
             is_done = noting.map_or_else(|fault| fault.code == FaultCode::BadRequest, |()| true);
         }
         noted.insert(fingerprint, is_done);
     }
 }
 
-/// The instances that have rows. The one called `itself` is there also if its lease has just ended, and its row with it.
+/// The instances that have rows. The instance called `itself` is among them even if its lease, and with it its row, has
+/// just ended.
 fn present(
     before: Vec<Instance>,
     rows: Vec<(String, Revision, InstanceFacts)>,
@@ -428,7 +429,7 @@ async fn call(master: Correspondent, node: String, present: ask_node::Masters) {
     }
 }
 
-/// The first addresses with those that are only among the others, as many as a token may have.
+/// The first addresses, and then those that are only among the others. There are at most as many as a token may have.
 fn united(first: Vec<String>, others: Vec<String>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for address in first.into_iter().chain(others) {

@@ -46,7 +46,7 @@ pub(crate) struct HostedProcess {
     pub(crate) group: String,
     /// Its agents, to begin with.
     pub(crate) agents: Vec<String>,
-    /// Whether it takes in other agents.
+    /// Whether the process takes in other agents.
     pub(crate) open: bool,
     /// The address on which its mesh endpoint listens; none without an endpoint.
     pub(crate) listen: Option<SocketAddr>,
@@ -169,7 +169,7 @@ async fn watch_news(
     }
 }
 
-/// The commands that tell a process the directory's news. Of agents it hears if it asked for them.
+/// The commands that tell a process the directory's news. It gets news of an agent only if it asked for the agent.
 fn commands_of(update: DirectoryUpdate, asked: &Mutex<RecentNames>) -> Vec<Command> {
     let mut agents = Vec::new();
     let mut joined = Vec::new();
@@ -272,7 +272,7 @@ impl OwnHost {
         if let Some(post) = &self.post
             && let Err(fault) = post.is_active(&agent, is_active).await
         {
-            tracing::error!(agent, %fault, "messages kept for an agent cannot be had");
+            tracing::error!(agent, %fault, "messages kept for an agent cannot be read");
         }
         Ok(())
     }
@@ -313,7 +313,7 @@ impl OwnHost {
             // This process reads the logs of no nodes.
             (AttachmentRequest::Nodes, _) => Vec::<String>::new().into(),
             (AttachmentRequest::Resolve { agent }, _) => {
-                // Requested names are remembered, and no agent has such a name.
+                // Requested names are remembered. No agent has such a name, so this one is not.
                 if Name::new("agent", &agent).is_err() {
                     return Ok(AgentLocation::Unknown.into());
                 }

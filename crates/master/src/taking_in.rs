@@ -1,4 +1,5 @@
-//! A Master that leads on a shared store: it looks whether it still leads, and takes in the acts of CAs that did not know the state.
+//! A Master that leads on a shared store. It checks whether it still leads, and takes in the acts of CAs that did not know the
+//! state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,22 +15,22 @@ use tokio::sync::watch;
 use super::desk::DeskHandle;
 use super::unstored::{Ledger, REVOKED_ROW, UNSTORED_ROW, act_in};
 
-/// How often it looks whether it still leads.
+/// How often the Master checks whether it still leads.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often it looks for the acts of other CAs. Operators wait until their revocations there are in force.
+/// How often the Master looks for the acts of other CAs. Operators wait until their revocations there are in force.
 const TAKING_IN: Duration = Duration::from_millis(250);
 /// Acts that are taken in at a time, with one write.
 const PAGE: usize = 64;
-/// Prefix of the rows that name revocations which were taken in. A CA that did not hear that a row of its own was written writes it
-/// again, as does one whose operator has appended the file of another, and then it must not revoke later certificates.
+/// Prefix of the rows that name revocations that were taken in. A CA that did not hear that its row was written writes it again.
+/// So does a CA whose operator has appended another CA's file. A repeated revocation must not revoke later certificates.
 const TAKEN_IN_ROW: &str = "taken-in/";
-/// How often it looks which of them are of no use any more.
+/// How often the Master looks for such rows that are of no more use.
 const FORGETTING: Duration = Duration::from_secs(3600);
 
 /// How far the acts that wait in the store were looked at.
 #[derive(Default)]
 pub(super) struct TakingIn {
-    /// The row after which it goes on.
+    /// The row after which the Master goes on.
     last: Option<String>,
     /// The CAs whose acts of an unknown kind were named in the log.
     named: BTreeSet<String>,
@@ -52,7 +53,8 @@ impl TakingIn {
     }
 }
 
-/// Notices that another Master has taken over, also while there is nothing to write, and tells of a store that is away.
+/// Notices that another Master has taken over, even while there is nothing to write. Also notes whether the store is
+/// away.
 pub(super) async fn look(
     store: Arc<Fenced>,
     desk: DeskHandle,
@@ -69,12 +71,12 @@ pub(super) async fn look(
         if trouble.send_replace(found.clone()).is_none()
             && let Some(error) = found
         {
-            tracing::warn!("whether this Master still leads is not known: {error}");
+            tracing::warn!("it is not known whether this Master still leads: {error}");
         }
     }
 }
 
-/// Takes in the acts of all Masters' CAs from the time when the store was away, those of this Master's CA among them.
+/// Takes in the acts of all Masters' CAs from the time when the store was away, including this Master's CA.
 pub(super) async fn take_in(
     store: Arc<dyn Store>,
     desk: DeskHandle,
@@ -105,8 +107,8 @@ pub(super) async fn hand_in(store: &dyn Store, ledger: &Arc<Ledger>, authority: 
     }
 }
 
-/// Takes in the revocations that wait in the store. This comes before programs are started, because a revoked one may be among
-/// them.
+/// Takes in the revocations that wait in the store. This comes before programs are started, because a revoked program may be
+/// among them.
 pub(super) async fn take_in_revocations(store: &dyn Store, desk: &DeskHandle) {
     let mut revocations = Vec::new();
     let read = read_all(store, UNSTORED_ROW, |key, entry| {
@@ -120,19 +122,20 @@ pub(super) async fn take_in_revocations(store: &dyn Store, desk: &DeskHandle) {
 }
 
 /// Takes in the revocations that wait in the store, and then the next page of the other acts. It begins anew at their end, and
-/// where one cannot be taken in yet. Returns whether it got on, and more wait.
+/// at an act that cannot be taken in yet. Returns whether it made progress and more acts wait.
 pub(super) async fn take_in_rows(
     store: &dyn Store,
     desk: &DeskHandle,
     taking: &mut TakingIn,
 ) -> bool {
-    // However many renewals wait, a revocation waits for none of them.
+    // A revocation waits for no renewal, however many wait.
     let mut revocations = Vec::new();
     let read = read_all(store, REVOKED_ROW, |key, entry| {
         revocations.push((key, entry));
     });
     known(read.await);
-    // No act comes before an earlier one that cannot be taken in yet: what was renewed may be denied by it.
+    // No act comes before an earlier one that cannot be taken in yet, because the earlier one may deny the renewed
+    // certificate.
     if take_in_each(store, desk, revocations, taking)
         .await
         .is_none()
@@ -159,13 +162,13 @@ fn known<T>(read: Result<T, StoreError>) -> Option<T> {
 struct Waiting {
     row: String,
     act: serde_json::Result<Unstored>,
-    /// The row that names a revocation which was taken in.
+    /// The row that names a revocation that was taken in.
     noted: Option<String>,
-    /// Whether it was, or is an act before this one.
+    /// Whether the act was taken in before, or is the same as an earlier act here.
     is_known: bool,
 }
 
-/// Takes in acts. Returns how many there were, or nothing if not all can be taken in yet.
+/// Takes in acts. Returns how many there were, or `None` if not all can be taken in yet.
 async fn take_in_each(
     store: &dyn Store,
     desk: &DeskHandle,
@@ -225,7 +228,7 @@ async fn take_in_page(desk: &DeskHandle, page: Vec<Waiting>) -> Result<(), Fault
                 Err(error) => Err(Fault::new(FaultCode::BadRequest, error.to_string())),
             };
             match taken {
-                // There will be room.
+                // There will be room later.
                 Err(fault) if fault.code == FaultCode::Full => return Err(fault),
                 Err(fault) => {
                     tracing::error!(%fault, row, "an act of a CA is not believed");

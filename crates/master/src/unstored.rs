@@ -1,5 +1,5 @@
-//! The acts of this Master's CA that the store lacks, because it did not answer: in a file of the state directory until they
-//! are in the store, and there until a Master that leads has taken them in.
+//! The acts of this Master's CA that the store lacks because it did not answer. They are in a file of the state directory
+//! until they are in the store. They are in the store until a Master that leads has taken them in.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -19,22 +19,23 @@ use sealbus_store::{Batch, Store, StoreError};
 
 /// Prefix of the rows. The name of the CA that brought the act and the [name](name_of) of the act follow.
 pub(crate) const UNSTORED_ROW: &str = "unstored/";
-/// The same for revocations, so that nobody need look for them among all renewals. Those of earlier versions are among these.
+/// Prefix of the rows of revocations, so that nobody need look for them among all renewals. Revocations of earlier versions
+/// are among the other rows.
 pub(crate) const REVOKED_ROW: &str = "unstored/-/";
 /// The file in the state directory: an act in JSON on each line, after its number. The first line may be the number of the next act
 /// alone. An operator may have appended the file of a Master that is lost.
 const FILE: &str = "unstored.log";
-/// Most bytes of the file, also if an operator has joined several. A renewal has about 2,000, so these are the renewals of a whole day
-/// for 50,000 agents with certificates of an hour.
+/// Most bytes of the file, even if an operator has joined several. A renewal has about 2,000 bytes, so the file has room for a
+/// whole day's renewals of 50,000 agents with certificates of an hour.
 const LONGEST: u64 = 4 << 30;
-/// The last one of so many parts of the file is for revocations alone.
+/// The file has this many parts. The last one is for revocations alone.
 const PARTS: u64 = 64;
 /// Acts that are brought to the store at a time.
 const AT_ONCE: usize = 64;
 /// Bytes of the digest of an act in its name.
 const DIGEST: usize = 8;
 
-/// The files that are open. One stays open as long as anything is still at work at it, also after its holder has gone.
+/// The files that are open. A file stays open as long as any work on it goes on, even after its holder has gone.
 static OPEN: Mutex<BTreeMap<PathBuf, Weak<Ledger>>> = Mutex::new(BTreeMap::new());
 
 /// The file.
@@ -46,7 +47,7 @@ pub(crate) struct Ledger {
 }
 
 struct KeptLines {
-    /// None until it is needed.
+    /// `None` until the file is needed.
     file: Option<File>,
     /// The acts with their numbers, by their names.
     acts: BTreeMap<String, (u64, Unstored)>,
@@ -71,8 +72,8 @@ impl Line {
 }
 
 impl KeptLines {
-    /// Reads the text of a file. A line that was cut off when the machine stopped, or when the disk was full, is passed over: nobody
-    /// has seen what it was about.
+    /// Reads the text of a file. A line that was cut off when the machine stopped, or when the disk was full, is passed over.
+    /// Nobody has seen the result of its act.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] if another line cannot be read: it may be a revocation.
@@ -139,8 +140,8 @@ impl KeptLines {
 }
 
 impl Ledger {
-    /// Opens the file in a state directory. One that is still at work is the same one: it may yet write the file anew, and a second
-    /// one would add to the former file, or be written over.
+    /// Opens the file in a state directory. If a ledger of this file is still at work, returns that one. It may yet write the
+    /// file anew, and a second ledger would add to the former file, or be written over.
     ///
     /// # Errors
     /// If it cannot be read or made, or those of [`KeptLines::read`]; [`io::ErrorKind::FileTooLarge`].
@@ -163,7 +164,7 @@ impl Ledger {
             _ => {}
         }
         let mut kept = KeptLines::read(&text)?;
-        // No number comes twice, also after the file was emptied, or lost.
+        // No number comes twice, even after the file was emptied or lost.
         kept.next = kept.next.max(now());
         kept.file = Some(appended(&path)?);
         sync_folder(directory)?;
@@ -264,12 +265,15 @@ impl Ledger {
             let Some(last) = handed else {
                 return stored;
             };
-            // The file is written anew once for all that is stored.
+            // The file is written anew once for all stored acts.
             let ledger = self.clone();
             let forgetting = tokio::task::spawn_blocking(move || ledger.forget(&last));
             match forgetting.await.map_err(io::Error::other).flatten() {
                 Ok(acts) => {
-                    tracing::info!(acts, "what the CA did while the store was away is stored");
+                    tracing::info!(
+                        acts,
+                        "the acts of the CA while the store was away are stored"
+                    );
                 }
                 Err(error) => {
                     tracing::warn!(%error, path = %self.path.display(), "cannot be written");
@@ -297,7 +301,7 @@ impl Ledger {
 /// If a line cannot be read.
 ///
 /// # Panics
-/// If the acts would be written so that they are read as others, or a later act could take the place of one.
+/// If the acts are written and read again as other acts, or if a later act could take the place of one.
 pub fn check_file(text: &[u8]) -> io::Result<()> {
     let kept = KeptLines::read(text)?;
     let again = KeptLines::read(kept.text()?.as_bytes());
@@ -310,8 +314,8 @@ pub fn check_file(text: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The name of an act. Each CA counts its own acts, and a file may have those of several CAs: by its digest, no act is taken for
-/// another one of its number, and an act that two CAs bring is one.
+/// The name of an act. Each CA counts its own acts, and a file may have those of several CAs. The digest tells acts of the same
+/// number apart, and an act that two CAs bring has one name.
 fn name_of(number: u64, act: &Unstored) -> serde_json::Result<String> {
     let digest = Fingerprint::of(&serde_json::to_vec(act)?);
     let digest = HEXLOWER.encode(&digest.as_bytes()[..DIGEST]);
@@ -348,7 +352,7 @@ fn too_long(path: &Path, longest: u64) -> io::Error {
 /// The file has no room for an act, which is not kept.
 fn full(most: u64) -> io::Error {
     let message = format!(
-        "the acts that the store lacks take nearly the {most} bytes that they may: bring the store back, which takes them in, or go to \
+        "the acts that the store lacks take nearly the {most} bytes that they may take: bring the store back, which takes them in, or go to \
          another Master"
     );
     io::Error::new(io::ErrorKind::FileTooLarge, message)

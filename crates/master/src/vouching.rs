@@ -70,7 +70,7 @@ pub(crate) fn check_process(
             let message = format!(
                 "the process {process} on {node} is not known yet: the platform is being restored"
             );
-            Err(Fault::new(FaultCode::Unavailable, message).advise("it is tried again"))
+            Err(Fault::new(FaultCode::Unavailable, message).advise("the node tries again"))
         }
         None => Err(refuse("is none the Master placed, or was given up")),
         Some((_, found)) if found.node != node => Err(refuse("was placed elsewhere")),

@@ -5,9 +5,26 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use sealbus_seal::{LONGEST_CERTIFICATE, MOST_CERTIFICATES};
+
 use crate::bundle::LONGEST_BUNDLE;
 use crate::error::LogError;
 use crate::file::LogFile;
+use crate::note::MOST_SIGNATURES;
+
+/// Longest chain of certificates, PEM: base64 makes four bytes of three, and its lines have 64.
+const LONGEST_CHAIN: usize = MOST_CERTIFICATES * (LONGEST_CERTIFICATE * 7 / 5 + 64);
+
+impl LogFile {
+    /// The most bytes that a reader takes of the file.
+    pub fn longest(self) -> usize {
+        match self {
+            // Each cosignature of the checkpoint may be that of another node.
+            Self::Witnesses => MOST_SIGNATURES * LONGEST_CHAIN,
+            _ => LONGEST_BUNDLE,
+        }
+    }
+}
 
 /// The folder of one log.
 #[derive(Clone, Debug)]
@@ -32,7 +49,7 @@ impl Folder {
     /// [`LogError::Unreadable`]; also for files that are longer than any of a log.
     pub fn read(&self, file: LogFile) -> Result<Vec<u8>, LogError> {
         let mut bytes = Vec::new();
-        let most = LONGEST_BUNDLE as u64;
+        let most = file.longest() as u64;
         let read = File::open(self.path.join(file.to_string()))
             .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes));
         let why = match read {

@@ -21,9 +21,10 @@ const MARK: &str = "\u{2014} ";
 /// The kind of a note's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyKind {
-    /// A signature of the text: a log. With Ed25519 it is that of signed-note; other algorithms have an identifier of their own.
+    /// The key of a log, which signs the text. With Ed25519 the kind is that of signed-note. Other algorithms have an identifier
+    /// of their own.
     Log,
-    /// Ed25519 over the time and the text: a witness (cosignature/v1).
+    /// The Ed25519 key of a witness, which signs the time and the text (cosignature/v1).
     Witness,
 }
 
@@ -251,14 +252,18 @@ impl Note {
         &self.signatures
     }
 
-    /// Adds a signature. A note with [`MOST_SIGNATURES`] stays as it is: nobody could read a longer one.
-    pub fn add(&mut self, signature: NoteSignature) {
-        if self.signatures.len() < MOST_SIGNATURES && !self.signatures.contains(&signature) {
+    /// Adds a signature. A note with [`MOST_SIGNATURES`] stays as it is: nobody could read a longer one. Returns whether the
+    /// signature was added.
+    pub fn add(&mut self, signature: NoteSignature) -> bool {
+        let is_new =
+            self.signatures.len() < MOST_SIGNATURES && !self.signatures.contains(&signature);
+        if is_new {
             self.signatures.push(signature);
         }
+        is_new
     }
 
-    /// The note with those signatures only that one of `keys` made. So nobody can lengthen a kept note.
+    /// The note with only the signatures that one of `keys` made, so that nobody can lengthen a kept note.
     #[must_use]
     pub fn signed_by(&self, keys: &[&NoteKey]) -> Self {
         let is_good = |signature: &&NoteSignature| {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use sealbus_seal::{
-    AuthorityKey, Identity, IssuingAuthority, KeyPair, MlDsaKeyPair, PlatformName, RootAuthority,
-    SignatureAlgorithm, Timestamp, Validity,
+    AuthorityKey, Identity, IssuingAuthority, KeyPair, LONGEST_CERTIFICATE, MOST_CERTIFICATES,
+    MlDsaKeyPair, PlatformName, RootAuthority, SignatureAlgorithm, Timestamp, Validity,
+    certificate_pem,
 };
 use sealbus_transparency::{
     AddCheckpoint, Audit, Checkpoint, Entry, Folder, KeyKind, LogError, LogFile, LogHead,
@@ -389,13 +390,10 @@ fn a_note_holds_the_cosignatures_of_many_nodes_and_of_no_more_than_a_reader_take
     }
     let read = Note::parse(&note.to_string()).unwrap();
     assert_eq!(read.signatures().len(), 201);
-    for node in 200..MOST_SIGNATURES + 9 {
-        note.add(
-            checkpoint
-                .cosign(&format!("node-{node}"), &pair, NOW)
-                .unwrap(),
-        );
-    }
+    let later = 200..MOST_SIGNATURES + 9;
+    let later = later.map(|node| checkpoint.cosign(&format!("node-{node}"), &pair, NOW));
+    let added = later.filter(|signature| note.add(signature.clone().unwrap()));
+    assert_eq!(added.count(), MOST_SIGNATURES - 201);
     let read = Note::parse(&note.to_string()).unwrap();
     assert_eq!(read.signatures().len(), MOST_SIGNATURES);
     assert!(Checkpoint::open(&read, &key_of(&authority)).is_ok());
@@ -484,6 +482,21 @@ fn checkpoints_of_one_form(signatures: SignatureAlgorithm) {
         ))
         .is_err()
     );
+}
+
+/// With ML-DSA-65, the certificates of a node and its CA take about 13,300 bytes.
+#[test]
+fn a_reader_takes_the_certificates_of_as_many_nodes_as_a_note_has_cosignatures() {
+    let chain = certificate_pem(&[0; LONGEST_CERTIFICATE]).repeat(MOST_CERTIFICATES);
+    assert!(MOST_SIGNATURES * chain.len() <= LogFile::Witnesses.longest());
+    let place = tempfile::tempdir().unwrap();
+    let folder = Folder::new(place.path());
+    let long = vec![b'.'; MOST_SIGNATURES * 13_300];
+    for (file, is_taken) in [(LogFile::Witnesses, true), (LogFile::Checkpoint, false)] {
+        folder.write(&[(file, long.clone())]).unwrap();
+        let read = folder.read(file).map(|read| read == long);
+        assert_eq!(read.is_ok_and(|same| same), is_taken, "{file}");
+    }
 }
 
 #[test]

@@ -7,10 +7,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use sealbus_seal::PlatformName;
 use sealbus_seal::tls::{Connector, ExpectedPeer, explain, server_name};
-use sealbus_web::{Client, WebError};
+use sealbus_web::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -43,7 +43,7 @@ pub enum ManagementError {
     Unreachable {
         /// The address that was tried.
         address: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The interface refused.
@@ -208,7 +208,7 @@ impl Management {
             .collect())
     }
 
-    /// Asks. A request may come twice if the broker has ended its connection meanwhile.
+    /// Makes a request. It may come twice if the broker has ended its connection meanwhile.
     pub(super) async fn ask(
         &self,
         what: &str,
@@ -216,13 +216,7 @@ impl Management {
         path: &str,
         body: Option<Value>,
     ) -> Result<(StatusCode, Bytes), ManagementError> {
-        let request = self.request(what, method, path, body)?;
-        let _turn = self.turn.lock().await;
-        let asked = self
-            .http
-            .fetch(request, LONGEST_ANSWER, self.patience)
-            .await;
-        self.answered(what, asked)
+        self.exchange(what, method, path, body, false).await
     }
 
     /// As [`Self::ask`], for a request that may not come twice.
@@ -233,36 +227,30 @@ impl Management {
         path: &str,
         body: Option<Value>,
     ) -> Result<(StatusCode, Bytes), ManagementError> {
-        let request = self.request(what, method, path, body)?;
-        let _turn = self.turn.lock().await;
-        let asked = self
-            .http
-            .fetch_once(request, LONGEST_ANSWER, self.patience)
-            .await;
-        self.answered(what, asked)
+        self.exchange(what, method, path, body, true).await
     }
 
-    fn request(
+    async fn exchange(
         &self,
         what: &str,
         method: Method,
         path: &str,
         body: Option<Value>,
-    ) -> Result<Request<String>, ManagementError> {
-        Request::builder()
+        is_once: bool,
+    ) -> Result<(StatusCode, Bytes), ManagementError> {
+        let request = Request::builder()
             .method(method)
             .uri(format!("http://broker/api/{path}"))
             .header(AUTHORIZATION, &self.authorization)
             .header(CONTENT_TYPE, "application/json")
             .body(body.map(|body| body.to_string()).unwrap_or_default())
-            .map_err(|error| self.unreachable(what, &error))
-    }
-
-    fn answered(
-        &self,
-        what: &str,
-        asked: Result<Response<Bytes>, WebError>,
-    ) -> Result<(StatusCode, Bytes), ManagementError> {
+            .map_err(|error| self.unreachable(what, &error))?;
+        let _turn = self.turn.lock().await;
+        let (http, most, time) = (&self.http, LONGEST_ANSWER, self.patience);
+        let asked = match is_once {
+            true => http.fetch_once(request, most, time).await,
+            false => http.fetch(request, most, time).await,
+        };
         let answer = asked.map_err(|error| self.unreachable(what, &error))?;
         Ok((answer.status(), answer.into_body()))
     }

@@ -1,7 +1,7 @@
 //! Denials of what other CAs renewed, or may have renewed.
 
 use sealbus_seal::GRANT;
-use sealbus_seal::denylist::{MOST_ENTRIES, ROOM, SERIAL_ENTRY};
+use sealbus_seal::denylist::{DenyList, MOST_ENTRIES, ROOM, SERIAL_ENTRY};
 
 use super::blind::{Asked, Two, signing_request, trust, two};
 use super::*;
@@ -31,7 +31,7 @@ fn renewed_elsewhere(two: &mut Two, end: Timestamp) -> CertificateChain {
 fn what_was_renewed_for_a_revoked_owner_is_taken_in_as_revoked() {
     let end = NOW.plus(HOUR * 5);
     let mut two = two();
-    // All that it renews has ended, and is not known here.
+    // Its renewals have ended, and are not known here.
     let last = renewed_elsewhere(&mut two, end);
     let certificate = last.certificate().unwrap();
     let owner = certificate.identity().clone();
@@ -203,6 +203,26 @@ fn a_full_deny_list_says_so_and_later_the_same_is_denied() {
 }
 
 #[test]
+fn a_full_list_denies_as_much_of_the_stored_one_as_it_has_room_for() {
+    let mut two = two();
+    two.blind.revoke("thief", "stolen", NOW).unwrap();
+    let mut stored = DenyList::new(two.blind.identity().clone());
+    let denial = Denial {
+        at: NOW,
+        reason: Reason::Killed,
+    };
+    for number in 0..MOST_ENTRIES as u128 {
+        let other = Serial::from_bytes(number.to_be_bytes());
+        stored.deny_serial(other, NOW.plus(HOUR), denial).unwrap();
+    }
+    let full = two.blind.take_over(&stored, NOW).unwrap_err();
+    assert_eq!(full.code, FaultCode::Full);
+    // The denials of the thief take the room of a few others.
+    let held = two.blind.trust().latest_deny_list().unwrap();
+    assert!(held.len() > MOST_ENTRIES - 16, "{}", held.len());
+}
+
+#[test]
 fn requests_that_others_recorded_use_up_nothing() {
     let mut two = two();
     let held = two.first(NOW);
@@ -319,7 +339,7 @@ fn a_ca_that_does_not_know_the_state_denies_as_many_as_one_that_does() {
     node.apply_deny_list_beside(&list, later).unwrap();
     let other = Identity::agent(&platform(), "other").unwrap();
     assert!(node.denied_before(&other).is_some());
-    // The former list has what this one lacks.
+    // The former list has entries that this one lacks.
     assert!(is_denied(&node, 0));
     // Words that come in a row make it sign once a second.
     let signed = held + 1;

@@ -83,24 +83,27 @@ pub(crate) async fn start(
     start: &Start,
     output: Output,
 ) -> Result<(), CliError> {
-    let node = start_again(connection, &start.agent, start.timeout.0, output).await?;
+    let node = start_again(connection, &start.agent, start.timeout.0, None, output).await?;
     output.show(&json!({ "started": start.agent, "node": node }), || {
         started(&start.agent, node.as_deref())
     });
     Ok(())
 }
 
-/// Starts an agent of the manifest, and returns its node.
+/// Starts an agent of the manifest, and returns its node. If there is a `grace`, an agent that runs is ended first, and may
+/// take that long.
 async fn start_again(
     connection: &mut Connection,
     agent: &str,
     timeout: Duration,
+    grace: Option<Duration>,
     output: Output,
 ) -> Result<Option<String>, CliError> {
     let waiting = output.waiting(&format!("starting {agent}"));
     let request = ask::StartAgain {
         agent: agent.to_owned(),
         timeout: milliseconds(timeout),
+        grace: grace.map(milliseconds),
     };
     let started = connection.ask(request).await;
     waiting.finish_and_clear();
@@ -136,12 +139,8 @@ pub(crate) async fn restart(
     output: Output,
 ) -> Result<(), CliError> {
     let Stop { agent, timeout } = &restart.stop;
-    let agents = connection.list(ask::Agents::default()).await?;
-    let ended = |known: &AgentStatus| is_agent(&known.name, agent) && known.state.is_none();
-    if !agents.iter().any(ended) {
-        end(connection, agent, timeout.0, output).await?;
-    }
-    let node = start_again(connection, agent, restart.start_timeout.0, output).await?;
+    let (start_timeout, grace) = (restart.start_timeout.0, Some(timeout.0));
+    let node = start_again(connection, agent, start_timeout, grace, output).await?;
     output.show(&json!({ "restarted": agent, "node": node }), || {
         started(agent, node.as_deref())
     });

@@ -129,7 +129,7 @@ async fn channel_logs(connection: &mut Connection) -> Result<ChannelLogsReport, 
     let kept = connection.ask(ask::ChannelLogs).await?;
     for SilentNode { node, why } in &kept.silent {
         anstream::eprintln!(
-            "warning: what {node} keeps is not shown: {}",
+            "warning: the events that {node} keeps are not shown: {}",
             printable(why)
         );
     }
@@ -388,7 +388,7 @@ async fn read(
                 for log in damaged.iter().filter(|log| !former.contains(log)) {
                     let (node, channel) = (&log.node, &log.channel);
                     let damage = printable(&log.damage);
-                    anstream::eprintln!("warning: {node} cannot read on in what it keeps of {channel}: {damage}");
+                    anstream::eprintln!("warning: {node} cannot read on in its log of {channel}: {damage}");
                 }
                 continue;
             }

@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use sealbus_bus::milliseconds;
 use sealbus_control::admin::{SilentNode, ask};
-use sealbus_control::evidence::{EvidenceQuestion, ProvedMessage};
+use sealbus_control::evidence::{EvidencePages, EvidenceQuestion, ProvedMessage};
 use sealbus_control::text::printable;
 use sealbus_fipa::{Limits, bitefficient};
 use sealbus_proof::{
@@ -40,6 +40,8 @@ use crate::output::Output;
 /// How often the log is read again until it has every certificate, with this pause.
 const LOOKS: u32 = 15;
 const PAUSE: Duration = Duration::from_secs(1);
+/// The most pages of one node. A page has half a megabyte of messages, or is all that the node found in 16,384 records or 32 MiB.
+const MOST_PAGES: u32 = 16_384;
 
 /// A message whose proof is good.
 struct Good {
@@ -57,11 +59,11 @@ struct Found {
 }
 
 impl Found {
-    /// Adds a message, unless it is there. No file shows a number twice, and an author that gives one twice must not prevent the
-    /// whole file.
+    /// Adds a message, unless it is there. No file shows a number twice, and an author that gives a number twice must not
+    /// prevent the whole file.
     ///
     /// # Errors
-    /// Words about the message, if it is left out because another one has its number.
+    /// A text about the message, if it is left out because another one has its number.
     fn add(&mut self, message: Good) -> Result<(), String> {
         let evidence = &message.evidence;
         let (number, statement) = (evidence.number(), *evidence.statement());
@@ -128,7 +130,8 @@ pub(crate) async fn export(
         gaps: Vec::new(),
     };
     let waiting = output.waiting("the nodes");
-    let (messages, denied) = gather(&mut connection, &mut question, &log, &mut head).await?;
+    let pages = async |question| connection.ask(ask::Evidence { question }).await;
+    let (messages, denied) = gather(pages, &mut question, &log.trust, &mut head).await?;
     waiting.finish_and_clear();
     let lines = lines(
         export,
@@ -200,9 +203,9 @@ fn asked(question: &EvidenceQuestion) -> String {
 
 /// The messages of all nodes whose proofs are good, by the time of their signatures, and the deny list.
 async fn gather(
-    connection: &mut Connection,
+    mut pages: impl AsyncFnMut(EvidenceQuestion) -> Result<EvidencePages, CliError>,
     question: &mut EvidenceQuestion,
-    log: &Log,
+    trust: &Trust,
     head: &mut EvidenceHead,
 ) -> Result<(Vec<Good>, Vec<u8>), CliError> {
     let (mut found, mut known) = (Found::default(), HashSet::new());
@@ -212,12 +215,13 @@ async fn gather(
             head.gaps.push(text);
         }
     };
+    let mut asked = 0;
     loop {
-        let asked = ask::Evidence {
-            question: question.clone(),
-        };
-        let answer = connection.ask(asked).await?;
+        let answer = pages(question.clone()).await?;
+        asked += 1;
+        let mut waiting = question.positions.clone().unwrap_or_default();
         for SilentNode { node, why } in answer.silent {
+            waiting.remove(&node);
             gap(format!(
                 "everything on {node}, which does not answer: {why}"
             ));
@@ -225,6 +229,7 @@ async fn gather(
         let mut positions = BTreeMap::new();
         for page in answer.pages {
             let node = page.node;
+            waiting.remove(&node);
             let count = unsigned.entry(node.clone()).or_default();
             *count = count.saturating_add(page.unsigned);
             for damage in page.damage {
@@ -236,15 +241,24 @@ async fn gather(
                 if !known.insert(key) {
                     continue;
                 }
-                match checked(message, &log.trust).map(|message| found.add(message)) {
+                match checked(message, trust).map(|message| found.add(message)) {
                     Ok(Ok(())) => {}
                     Ok(Err(further)) => gap(further),
                     Err(why) => gap(format!("a record of {node} that proves nothing: {why}")),
                 }
             }
-            if let Some(next) = page.next {
-                positions.insert(node, next);
+            match page.next {
+                Some(next) if asked < MOST_PAGES && question.leads_to(&node, &next) => {
+                    positions.insert(node, next);
+                }
+                Some(_) => gap(format!(
+                    "the rest of what {node} keeps: its pages do not follow each other, or are more than {MOST_PAGES} (--since)"
+                )),
+                None => {}
             }
+        }
+        for node in waiting.into_keys() {
+            gap(format!("the rest on {node}: the Master asks it no more"));
         }
         if positions.is_empty() {
             for (node, count) in unsigned.into_iter().filter(|(_, count)| *count > 0) {
@@ -372,8 +386,8 @@ async fn lines(
     Ok(lines)
 }
 
-/// Words about a certificate that the log of `size` entries lacks: it is of another CA, it may still come, or its own CA signed a log
-/// that nobody else has seen. The proof that came with the certificate was checked.
+/// The reason why the log of `size` entries lacks a certificate: it is of another CA, it may still come, or its own CA signed a
+/// log that nobody else has seen. The proof that came with the certificate was checked.
 fn about_lacking(chain: &CertificateChain, log: &Log, size: u64) -> String {
     let place = chain.inclusion().and_then(Inclusion::decode);
     let place = place.map(|proof| proof.size());
@@ -412,12 +426,8 @@ async fn read_log(
         });
         read.await?;
         let is_whole = certified.values().all(|it| it.entry.is_some());
-        let witnesses = log.witnesses(&note).await?.len();
-        let witnesses = witnesses
-            + outside
-                .iter()
-                .filter(|key| note.verify(key).is_ok())
-                .count();
+        let outside = outside.iter().filter(|key| note.verify(key).is_ok());
+        let witnesses = log.witnesses(&note).await?.len() + outside.count();
         if look == LOOKS || is_whole && witnesses >= export.log.quorum {
             break;
         }

@@ -52,7 +52,9 @@ pub(crate) async fn mailbox(
             text.push_str(&format!("\nand {more} more"));
         }
         for SilentNode { node, why } in &waiting.silent {
-            text.push_str(&format!("\nwhat waits on {node} is not known: {why}"));
+            text.push_str(&format!(
+                "\nthe messages that wait on {node} are not known: {why}"
+            ));
         }
         text
     });

@@ -77,7 +77,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Whether nothing that another DF finds would change the answer.
+    /// Whether no entry of another DF would change the answer.
     fn is_full(&self) -> bool {
         self.found.len() >= self.most && (self.wanted <= self.most || self.limit.is_some())
     }
@@ -108,7 +108,7 @@ impl Gathered {
                     df,
                     agent,
                     left_out,
-                    "a DF told of an agent of another platform: left out"
+                    "a DF found an agent of a platform that is not its own: the entry is left out"
                 );
             }
             return;

@@ -8,7 +8,7 @@ use crate::registry::GroupOrigin;
 use sealbus_control::admin::{ChannelLogsReport, MailboxReport, SilentNode};
 use sealbus_control::ask::Ask;
 use sealbus_control::channel_log::{LogRequest, ask};
-use sealbus_control::evidence::{EvidencePages, EvidenceQuestion};
+use sealbus_control::evidence::{EvidencePage, EvidencePages, EvidenceQuestion};
 use sealbus_control::node::{LogPosition, LogText, ask_node};
 use sealbus_control::{Blob, Fault, FaultCode};
 
@@ -18,12 +18,12 @@ const LOG_PIECE: u32 = 64 * 1024;
 pub(super) const READING: Duration = Duration::from_secs(10);
 
 impl Admin {
-    /// The results of `take` for the answers of all nodes, and the nodes that did not answer.
+    /// The results of `take` for the answers of all nodes, each with the node's name, and the nodes that did not answer.
     pub(super) async fn ask_all_nodes<A: Ask + Clone, T>(
         &self,
         ask: A,
         take: fn(A::Answer) -> Result<T, Fault>,
-    ) -> Result<(Vec<T>, Vec<SilentNode>), Fault> {
+    ) -> Result<(Vec<(String, T)>, Vec<SilentNode>), Fault> {
         let nodes = |desk: &mut Desk, _| {
             let nodes = desk.state.nodes().iter();
             Ok(nodes
@@ -44,7 +44,7 @@ impl Admin {
         let (mut taken, mut silent) = (Vec::new(), Vec::new());
         for (node, answer) in futures_util::future::join_all(asked).await {
             match answer {
-                Ok(answer) => taken.push(answer),
+                Ok(answer) => taken.push((node, answer)),
                 Err(Fault { message: why, .. }) => silent.push(SilentNode { node, why }),
             }
         }
@@ -55,8 +55,8 @@ impl Admin {
         let agent = local(agent);
         let (answers, silent) = self.ask_all_nodes(ask_node::Mailbox { agent }, Ok).await?;
         Ok(MailboxReport {
-            total: answers.iter().map(|answer| answer.total).sum(),
-            letters: answers.into_iter().flat_map(|it| it.letters).collect(),
+            total: answers.iter().map(|(_, answer)| answer.total).sum(),
+            letters: answers.into_iter().flat_map(|(_, it)| it.letters).collect(),
             silent,
         })
     }
@@ -65,7 +65,7 @@ impl Admin {
         let request = LogRequest::List;
         let asked = ask_node::ChannelLog { request };
         let (logs, silent) = self.ask_all_nodes(asked, ask::List::take).await?;
-        let mut logs: Vec<_> = logs.into_iter().flatten().collect();
+        let mut logs: Vec<_> = logs.into_iter().flat_map(|(_, logs)| logs).collect();
         logs.sort_by(|one, two| (&one.channel, &one.node).cmp(&(&two.channel, &two.node)));
         Ok(ChannelLogsReport { logs, silent })
     }
@@ -78,8 +78,10 @@ impl Admin {
         let asked = ask_node::ChannelLog { request };
         let (pages, silent) = self.ask_all_nodes(asked, ask::Evidence::take).await?;
         let deny_list = self.desk.run(|desk, _| Ok(desk.ca.deny_list_since(0)));
+        // No node answers for another one, whose messages would then be passed over.
+        let named = |(node, page)| EvidencePage { node, ..page };
         Ok(EvidencePages {
-            pages,
+            pages: pages.into_iter().map(named).collect(),
             silent,
             deny_list: Blob(deny_list.await?),
         })

@@ -92,6 +92,7 @@ fn of_desk(desk: &Desk, now: UnixMillis) -> Sample {
         sample.put(&CERTIFICATE_END, ["agent"], first.as_unix_seconds());
     }
     sample.put(&START, [], desk.since / 1000);
-    sample.put(&LOG_ALARMS, [], desk.log_alarms.len() as u64);
+    let objecting = desk.log_alarms.len() + desk.log_warnings.len();
+    sample.put(&LOG_ALARMS, [], objecting as u64);
     sample
 }

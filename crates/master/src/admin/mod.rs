@@ -47,7 +47,7 @@ pub(crate) struct Admin {
     /// The fault of the store, while there is one.
     pub(crate) store_trouble: watch::Receiver<Option<String>>,
     pub(crate) backups: Backups,
-    /// The manifest in force. One at a time is put in force.
+    /// The manifest in force. Only one manifest at a time is put in force.
     pub(crate) manifest: Mutex<Option<Box<Manifest>>>,
     pub(crate) root: Fingerprint,
     pub(crate) enrolment: std::net::SocketAddr,
@@ -110,23 +110,31 @@ impl Admin {
                 let grace = Duration::from_millis(grace);
                 self.apply(wanted, agreed, grace, taken_over).await?.into()
             }
-            AdminRequest::StartAgain { agent, timeout } => {
+            AdminRequest::StartAgain {
+                agent,
+                timeout,
+                grace,
+            } => {
                 let timeout = Duration::from_millis(timeout);
                 let agent = local(&agent);
+                if let Some(grace) = grace {
+                    let grace = Duration::from_millis(grace);
+                    self.kill(agent.clone(), grace, true).await?;
+                }
                 self.start_again(agent.clone(), timeout).await?;
                 let found = move |desk: &mut Desk, now| Ok(agents_beside(desk, &agent, now));
                 self.desk.run(found).await?.into()
             }
             AdminRequest::Kill { agent, grace } => {
                 let grace = Duration::from_millis(grace);
-                self.kill(agent, grace).await?.into()
+                self.kill(agent, grace, false).await?.into()
             }
             AdminRequest::Move { agent, node } => self.move_agent(agent, node).await?.into(),
             AdminRequest::Mailbox { agent } => self.mailbox(&agent).await?.into(),
             AdminRequest::ChannelLogs => self.channel_logs().await?.into(),
             AdminRequest::Evidence { question } => self.evidence(question).await?.into(),
             AdminRequest::Observe { watch } => self.observe(watch).await?.into(),
-            // The door narrows the connection.
+            // The door has narrowed the connection.
             AdminRequest::Narrow { .. } => AdminAnswer::Done,
             AdminRequest::Log { agent, from } => self.log(&agent, from).await?.into(),
             AdminRequest::CertificationEvents { from, limit } => {
@@ -277,7 +285,7 @@ impl Admin {
         masters.hand_over()
     }
 
-    /// Puts the operators' rules for the gateway in force. A gateway that does not run hears of them when it starts.
+    /// Puts the operators' rules for the gateway in force. A gateway that does not run gets them when it starts.
     async fn put_in_force(&self, rules: GatewayPolicy) -> Result<GatewayState, Fault> {
         self.system.gateway.put_in_force(&self.desk).await?;
         gateways::until_obeyed(self.system.operator.correspondent(), &rules).await;
@@ -297,6 +305,7 @@ impl Admin {
             .run(move |desk, now| {
                 let ending = desk.ca.outlook(timestamp(now));
                 let mut alarms = Vec::new();
+                warnings.extend(desk.log_warnings.values().cloned());
                 if desk.state.is_restoring() {
                     warnings.push(
                         "restoring: the Master hears what its nodes run before it places anything"
@@ -334,7 +343,7 @@ impl Admin {
             .await
     }
 
-    /// Nobody reads the failure that a message to a mistyped name would become.
+    /// Checks that the receivers exist. Nobody would read the failure that a message to a mistyped name becomes.
     async fn check_receivers(&self, receivers: Vec<String>) -> Result<(), Fault> {
         let check = move |desk: &mut Desk, _| {
             let suffix = format!("@{}", desk.name);

@@ -1,5 +1,5 @@
-//! The end of the operators' connections when their Master leads no longer. Each operator reads whether the request was carried
-//! out, and where to ask.
+//! The end of the operators' connections when their Master leads no longer. Each operator learns whether the request was
+//! carried out, and where to ask.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::Admin;
 
 /// The advice if it is not known which Master leads.
 pub(crate) const ELSEWHERE: &str = "run the command on the machine of the Master that leads now";
-/// How long operators that are connected may still ask, to hear that another Master leads.
+/// How long connected operators may still ask, to learn that another Master leads.
 const LAST_CALLS: Duration = Duration::from_millis(200);
-/// How long a request waits to hear which Master leads now.
+/// How long a request waits to learn which Master leads now.
 const HEARING: Duration = Duration::from_secs(2);
 
-/// The end of the leadership, as operators hear of it.
+/// The end of the leadership, as operators learn of it.
 pub(crate) struct Parting {
     advice: watch::Sender<Option<String>>,
     leadership: Option<Leadership>,
@@ -56,20 +56,21 @@ impl Parting {
     }
 }
 
-/// The fault of a request of which nothing was done.
+/// The fault of a request that was not begun.
 fn not_leading(advice: String) -> Fault {
-    let message = "this Master leads no longer, and did nothing of what was asked";
+    let message = "this Master leads no longer, and did not begin the request";
     Fault::new(FaultCode::NotLeading, message).advise(advice)
 }
 
 /// The fault of a request that was begun.
 fn unfinished(advice: &str) -> Fault {
-    let message = "this Master leads no longer, and whether it did what was asked is not known";
+    let message =
+        "this Master leads no longer, and it is not known whether it carried out the request";
     let advice = format!("{advice}, and ask again only if it was not done");
     Fault::new(FaultCode::Unavailable, message).advise(advice)
 }
 
-/// Whether the store takes all of the change at once, or nothing.
+/// Whether the store takes the whole change at once, or none of it.
 fn is_one_change(request: &AdminRequest) -> bool {
     matches!(
         request,
@@ -93,7 +94,7 @@ impl Admin {
             Some(answered) => return answered,
             None => None,
         };
-        // The store takes nothing of a former leader.
+        // The store takes no change of a former leader.
         let is_refused = refused.is_some_and(|fault| fault.code == FaultCode::Unavailable);
         let advice = timeout(HEARING, self.parting.advice()).await;
         let advice = advice.unwrap_or_else(|_| ELSEWHERE.to_owned());
@@ -103,7 +104,7 @@ impl Admin {
         })
     }
 
-    /// Refuses what operators ask that do not know yet that another Master leads.
+    /// Refuses the requests of operators that do not know yet that another Master leads.
     pub(super) async fn refuse_last(&self, incoming: &mut mpsc::Receiver<Incoming>, advice: &str) {
         let refusing = async {
             while let Some(Incoming::Call { answer, .. }) = incoming.recv().await {
@@ -111,7 +112,7 @@ impl Admin {
                 answer.send(refused).await;
             }
         };
-        // Those who ask nothing need no answer.
+        // Operators that ask nothing need no answer.
         let _ = timeout(LAST_CALLS, refusing).await;
     }
 }

@@ -19,11 +19,26 @@ const MOVING: Duration = Duration::from_secs(90);
 pub(super) const ENDING: Duration = Duration::from_secs(4);
 
 impl Admin {
-    pub(super) async fn kill(&self, agent: String, grace: Duration) -> Result<(), Fault> {
+    /// Ends an agent, with its process. If the agent is to be `started_again` and the platform cannot start it, it goes
+    /// on.
+    ///
+    /// # Errors
+    /// As [`MasterState::kill`], and [`MasterState::program_of`] for an agent that is to be started again.
+    pub(super) async fn kill(
+        &self,
+        agent: String,
+        grace: Duration,
+        started_again: bool,
+    ) -> Result<(), Fault> {
         let agent = local(&agent);
         let name = agent.clone();
         self.desk
-            .order(move |desk, now| desk.state.kill(&name, grace, now))
+            .order(move |desk, now| {
+                if started_again {
+                    desk.state.program_of(&name)?;
+                }
+                desk.state.kill(&name, grace, now)
+            })
             .await?;
         self.desk
             .wait_until(grace + ENDING, move |desk| {
@@ -35,7 +50,7 @@ impl Admin {
         Ok(())
     }
 
-    /// Starts an agent again. Returns when it has its certificate and runs, or when no node can take it yet.
+    /// Starts an agent again. Returns when the agent has its certificate and runs, or when no node can take it yet.
     ///
     /// # Errors
     /// If it may not be started, or does not run: its process has ended, or has no certificate in time.

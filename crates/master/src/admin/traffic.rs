@@ -15,7 +15,7 @@ impl Admin {
         };
         let (answers, silent) = self.ask_all_nodes(asked, Ok).await?;
         let mut processes = self.observe_own(watch);
-        processes.extend(answers.into_iter().flatten());
+        processes.extend(answers.into_iter().flat_map(|(_, found)| found));
         processes.sort_by(|one, two| (&one.node, &one.process).cmp(&(&two.node, &two.process)));
         Ok(Traffic { processes, silent })
     }

@@ -41,7 +41,7 @@ pub(crate) struct Publisher {
     in_store: KnownFiles,
 }
 
-/// The files that a place got last, without those that never change: most are the same the next time.
+/// The files that a place got last, without those that never change. Most are the same the next time.
 #[derive(Default)]
 struct KnownFiles(HashMap<LogFile, (LogFile, Fingerprint)>);
 
@@ -182,19 +182,21 @@ impl Publisher {
             is_whole &= matches!(answer, WitnessAnswer::Cosigned { .. });
             match answer {
                 WitnessAnswer::Cosigned { signature, chain } => {
-                    self.seen.insert(name.clone(), size);
-                    note.add(signature);
-                    chain.iter().for_each(|chain| push_pem(&mut pem, chain));
-                    self.alarm(name, None).await?;
+                    self.seen.insert(name, size);
+                    // Without its cosignature, nobody needs the certificates of a node.
+                    if note.add(signature) {
+                        chain.iter().for_each(|chain| push_pem(&mut pem, chain));
+                    }
+                    self.alarm(way, None).await?;
                 }
                 WitnessAnswer::Seen { size: seen } => {
-                    self.seen.insert(name.clone(), seen);
+                    self.seen.insert(name, seen);
                     if seen > size {
                         let why = format!("it cosigned {seen} entries, and the log has {size}");
-                        self.alarm(name, Some(why)).await?;
+                        self.alarm(way, Some(why)).await?;
                     }
                 }
-                WitnessAnswer::Alarm { why } => self.alarm(name, Some(why)).await?,
+                WitnessAnswer::Alarm { why } => self.alarm(way, Some(why)).await?,
                 WitnessAnswer::None { why } => {
                     tracing::debug!(witness = %name, %why, "the checkpoint was not cosigned");
                 }
@@ -227,12 +229,12 @@ impl Publisher {
         push_pem(&mut pem, &authority);
         pem.push_str(&certificate_pem(&self.root));
         files.push((LogFile::Authority, pem.into_bytes()));
-        // A store has one edge, which must be that of its checkpoint: they come together.
+        // A store has one edge, which must be that of its checkpoint. So both come together.
         self.share(files.iter().filter(|(file, _)| file.is_final()))
             .await?;
         self.keep(&files).await?;
         files.retain(|(file, _)| !file.is_final());
-        // When this returns, the store has every entry that is published. It fails while the disk is full.
+        // After this, the store has every entry that is published. This fails while the disk is full.
         let head = publication.head.clone();
         self.desk
             .run(move |desk, _| {
@@ -279,7 +281,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Asks a witness, again if it saw another size than the one remembered here.
+    /// Asks a witness. Asks again if the witness saw another size than the one remembered here.
     async fn ask(&self, way: &Way, written: &WrittenLog, trust: &Trust) -> WitnessAnswer {
         let size = written.publication.checkpoint.size;
         let name = way.to_string();
@@ -318,20 +320,35 @@ impl Publisher {
         })
     }
 
-    /// Notes the word of a witness about the log.
-    async fn alarm(&self, witness: String, why: Option<String>) -> Result<(), Fault> {
+    /// Notes the word of a witness about the log. One outside the platform does not sign an objection, and anybody on the way can
+    /// make one up: it is a warning to the operator, and no verifier refuses the log for it.
+    async fn alarm(&self, way: &Way, why: Option<String>) -> Result<(), Fault> {
+        let (witness, is_node) = (way.to_string(), matches!(way, Way::Node(_)));
         self.desk
             .run(move |desk, _| {
-                match why {
-                    Some(why) => {
+                let words = match is_node {
+                    true => &mut desk.log_alarms,
+                    false => &mut desk.log_warnings,
+                };
+                let says = match why {
+                    Some(why) if is_node => {
                         tracing::error!(%witness, %why, "THE ISSUANCE LOG IS NOT WHAT IT WAS");
-                        let says = format!("{witness}: {why}");
-                        desk.log_alarms.insert(witness, says);
+                        format!("{witness}: {why}")
+                    }
+                    Some(why) => {
+                        let says = format!(
+                            "witness-objects: {witness} does not cosign the issuance log: {why}; nobody signed this answer, so \
+                             ask the witness for its checkpoint: `sealbus ca log verify --against` compares it with the log"
+                        );
+                        tracing::warn!("{says}");
+                        says
                     }
                     None => {
-                        desk.log_alarms.remove(&witness);
+                        words.remove(&witness);
+                        return Ok(());
                     }
-                }
+                };
+                words.insert(witness, says);
                 Ok(())
             })
             .await

@@ -143,7 +143,7 @@ async fn ask_outside(
             Ok(WitnessAnswer::Seen { size })
         }
         422 => Ok(WitnessAnswer::Alarm {
-            why: "it does not accept that the log continues what it saw before".to_owned(),
+            why: "it does not accept that the log continues the one that it saw before".to_owned(),
         }),
         status => Err(format!("it answered {status}")),
     }

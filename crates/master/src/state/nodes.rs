@@ -76,7 +76,7 @@ impl MasterState {
     /// dead.
     ///
     /// # Errors
-    /// [`FaultCode::NotPermitted`] if the node never joined.
+    /// [`FaultCode::NotPermitted`] if the node never joined; [`FaultCode::Unavailable`] while it is heard from another machine.
     pub fn come_back(
         &mut self,
         name: &str,
@@ -85,6 +85,8 @@ impl MasterState {
     ) -> Result<String, Fault> {
         let fresh = (self.draw_name)()?;
         self.hears(now);
+        let description = bounded(description);
+        self.check_machine(name, &description.host, now)?;
         self.part_with(name);
         self.come_back_unknown(name, &description, now);
         let node = self
@@ -96,11 +98,31 @@ impl MasterState {
             node.process = fresh;
             node.state = NodeState::Expected;
         }
-        node.description = bounded(description);
+        node.description = description;
         node.heard = now;
         let process = node.process.clone();
         self.save_node(name);
         Ok(process)
+    }
+
+    /// Refuses a node that comes back on another machine than the one from which it is heard. With a copy of the state
+    /// directory, it would take the place of the node that is heard, whose agents would count as lost. A node that moves
+    /// to another machine leaves, or is given up, before it comes back. A host name is the node's own word, and machines may
+    /// share one: this helps against copies made by mistake, and not against a thief of the key.
+    fn check_machine(&self, name: &str, host: &str, now: UnixMillis) -> Result<(), Fault> {
+        let patience = self.patience_with_nodes().as_millis() as u64;
+        let is_heard = |node: &&Node| node.state.is_there() && now < node.heard + patience;
+        let node = self.nodes.get(name).filter(is_heard);
+        match node.map(|node| &node.description) {
+            Some(known) if known.host != host => {
+                let (there, address) = (&known.host, known.address);
+                let message = format!("{name} runs on {there} ({address}), and not on {host}");
+                Err(Fault::new(FaultCode::Unavailable, message).advise(
+                    "the node tries again: end the node there, or join this machine under a name of its own (sealbus token)",
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes the ends of processes that a node reports when it registers, because the Master could not hear of them
@@ -135,8 +157,8 @@ impl MasterState {
         now: UnixMillis,
     ) -> Result<Current, Fault> {
         self.hears(now);
-        // A restored state may know an earlier process of the node. With the node, the certificates of its process end: it must not
-        // name that of another one.
+        // A restored state may know an earlier process of the node. The certificates of a node's process end with the node, so a
+        // node must not name the process of another one.
         let may_be_later = self.restored.is_some() && !self.is_taken_process(&contact.process);
         let Some(node) = self.nodes.change().get_mut(name) else {
             return Err(not_a_member(name));
@@ -416,7 +438,7 @@ impl MasterState {
             true => nodes(),
             false => self.nodes.due(),
         };
-        // A group that is overdue, and was not dealt with, waits for something else than time.
+        // A group that is overdue, and was not dealt with, waits for something other than time.
         let groups = self.loads.next_after(self.looked);
         let restored = self.is_restoring().then_some(self.looked + 500);
         let due = nodes.into_iter().chain(groups).chain(self.next_look());
@@ -424,7 +446,7 @@ impl MasterState {
     }
 }
 
-/// The description in texts that are bounded and cannot steer a terminal: the node made them.
+/// The description, with its texts shortened and unable to steer a terminal, because the node wrote them.
 fn bounded(description: NodeDescription) -> NodeDescription {
     NodeDescription {
         host: excerpt(&description.host, LONGEST_TEXT),

@@ -41,7 +41,7 @@ impl Group {
             && self.forbid == other.forbid
     }
 
-    /// Whether it waits for a program that comes with a ticket.
+    /// Whether the group waits for a program that comes with a ticket.
     fn is_unused_ticket(&self) -> bool {
         let waits = |process: &Process| process.address.is_none();
         self.origin == GroupOrigin::Ticket && self.process.as_ref().is_some_and(waits)
@@ -134,31 +134,14 @@ impl MasterState {
     /// # Errors
     /// [`FaultCode::Unknown`]; [`FaultCode::NotPermitted`] if the agent runs, or the platform does not start it.
     pub fn start_again(&mut self, agent: &str, now: UnixMillis) -> Result<(), Fault> {
-        let known = self.agents.get(agent).cloned();
-        let name = known.ok_or_else(|| unknown("agent", agent))?;
-        let refused = |message: String, advice: &str| {
-            Err(Fault::new(FaultCode::NotPermitted, message).advise(advice))
-        };
+        let name = self.program_of(agent)?;
         let Some(group) = self.groups.get_mut(&name) else {
             return Err(unknown("agent", agent));
         };
-        match group.origin {
-            GroupOrigin::Program { .. } => {}
-            GroupOrigin::Ticket => {
-                let message =
-                    format!("{agent} came with a ticket, so the platform cannot start it");
-                return refused(message, "make another ticket: sealbus ticket");
-            }
-            GroupOrigin::System => {
-                let message = format!("{agent} is part of the platform");
-                return refused(message, "it runs as long as the Master");
-            }
-        }
         if group.process.is_some() {
-            return refused(
-                format!("the process of {agent} still runs"),
-                "`sealbus restart` ends it and starts it again",
-            );
+            let message = format!("the process of {agent} still runs");
+            return Err(Fault::new(FaultCode::NotPermitted, message)
+                .advise("`sealbus restart` ends it and starts it again"));
         }
         group.wanted = true;
         group.failures = 0;
@@ -167,6 +150,27 @@ impl MasterState {
         self.refresh(&name);
         self.place_waiting(now);
         Ok(())
+    }
+
+    /// The group of an agent whose program the platform starts.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unknown`]; [`FaultCode::NotPermitted`] if the platform does not start it.
+    pub(crate) fn program_of(&self, agent: &str) -> Result<String, Fault> {
+        let known = self.group_of(agent);
+        let (name, group) = known.ok_or_else(|| unknown("agent", agent))?;
+        let (message, advice) = match group.origin {
+            GroupOrigin::Program { .. } => return Ok(name.to_owned()),
+            GroupOrigin::Ticket => (
+                format!("{agent} came with a ticket, so the platform cannot start it"),
+                "start its program with another ticket: sealbus ticket",
+            ),
+            GroupOrigin::System => (
+                format!("{agent} is part of the platform"),
+                "it runs as long as the Master",
+            ),
+        };
+        Err(Fault::new(FaultCode::NotPermitted, message).advise(advice))
     }
 
     fn is_taken(&self, agent: &str, group: &str, ending: &[String]) -> bool {
@@ -193,7 +197,7 @@ impl MasterState {
         pid: Option<u32>,
         now: UnixMillis,
     ) -> Result<String, Fault> {
-        // The name stays, so that others who know it find the process again.
+        // The name stays, so that processes that know it find the process again.
         let earlier = self
             .groups
             .get(name)
@@ -243,8 +247,8 @@ impl MasterState {
         Ok(id)
     }
 
-    /// Gives up the processes of the Master that led before, on another machine: their certificates are revoked, and all
-    /// others hear that they ended. A Master that still believes that it leads is thereby cut off.
+    /// Gives up the processes of the Master that led before on another machine. Their certificates are revoked, and all
+    /// other processes learn that they ended. This cuts off a Master that still believes that it leads.
     pub(crate) fn supersede_master(&mut self) {
         let is_system = |(_, group): &(&String, &Group)| group.origin == GroupOrigin::System;
         let groups: Vec<_> = self.groups.iter().filter(is_system).collect();
@@ -412,7 +416,7 @@ impl MasterState {
         Ok(())
     }
 
-    /// Takes an agent that has ended out of its group. Its process is certified for it no more.
+    /// Takes an agent that has ended out of its group. Its process no longer gets certificates for it.
     fn part(&mut self, name: &str, agent: &str) {
         let Some(group) = self.groups.get_mut(name) else {
             return;
@@ -425,7 +429,7 @@ impl MasterState {
         self.save(name);
     }
 
-    /// The processes that hold an agent: its present one, the one it moves away from, and those that leave.
+    /// The processes that hold an agent: its present one, the one from which it moves, and those that leave.
     pub(crate) fn processes_of(&self, agent: &str) -> Vec<String> {
         let group = self
             .agents

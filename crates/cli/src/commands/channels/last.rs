@@ -37,7 +37,7 @@ pub(crate) async fn last(
             })?;
             for (node, problem) in &found.missing {
                 let problem = printable(problem);
-                anstream::eprintln!("warning: what {node} keeps may be missing: {problem}");
+                anstream::eprintln!("warning: events that {node} keeps may be missing: {problem}");
             }
             for event in &found.events {
                 let seen = Seen::new(event);

@@ -291,7 +291,10 @@ async fn live(
             let traffic = connection.ask(asked()).await?;
             for node in traffic.silent.iter().filter(|node| !silent.contains(node)) {
                 let why = sealbus_control::text::printable(&node.why);
-                anstream::eprintln!("warning: what passes on {} is not shown: {why}", node.node);
+                anstream::eprintln!(
+                    "warning: the messages on {} are not shown: {why}",
+                    node.node
+                );
             }
             silent = traffic.silent;
             let skipped: u64 = traffic

@@ -221,3 +221,41 @@ fn the_texts_of_a_node_take_a_bounded_part_of_its_row() {
         .unwrap();
     check(&master);
 }
+
+#[test]
+fn a_copy_of_a_node_on_another_machine_does_not_take_its_place() {
+    let mut master = with_nodes(2);
+    let copy = || NodeDescription {
+        host: "there".to_owned(),
+        ..description()
+    };
+    pass(&mut master, 0..=7000, &["node-1", "node-2"]);
+    let before = master.nodes()["node-1"].clone();
+    let refused = master.come_back("node-1", copy(), 7001).unwrap_err();
+    assert_eq!(refused.code, FaultCode::Unavailable);
+    assert!(refused.message.contains("runs on here"), "{refused}");
+    assert_eq!(master.nodes()["node-1"], before);
+    // On its own machine it may have been started again.
+    let own = master.come_back("node-1", description(), 7002);
+    assert_eq!(own.unwrap(), before.process);
+    // After it has ended, its state directory may be on another machine.
+    pass(&mut master, 7000..=16_000, &["node-2"]);
+    let moved = master.come_back("node-1", copy(), 16_001);
+    assert_ne!(moved.unwrap(), before.process);
+}
+
+/// A container that is made anew after a crash has another name. Its questions are no signs of life of the former one.
+#[test]
+fn the_only_node_comes_back_under_another_name_of_its_machine_once_it_is_given_up() {
+    let mut master = with_nodes(1);
+    let renamed = || NodeDescription {
+        host: "there".to_owned(),
+        ..description()
+    };
+    pass(&mut master, 0..=7000, &["node-1"]);
+    let is_in = |at: &UnixMillis| {
+        master.tick(*at);
+        master.come_back("node-1", renamed(), *at).is_ok()
+    };
+    assert_eq!((7500..60_000).step_by(500).find(is_in), Some(15_000));
+}
