@@ -2,10 +2,10 @@
 
 ``python attacked.py --sealbus PATH [--seconds N] [--nice N] [--json FILE]``: a real platform with two nodes at level ``auth``.
 `asker` on the one asks `answerer` on the other, one request after the other. The attackers are those of ``tests/attacks``, beside
-the platform on the same machine: what they take of its processors counts too. The row `busy` shows that share alone: an attacker
-that only calculates, and never writes to the platform. Before and after all attacks the pair is measured in quiet; the ratios are
-to the first of these runs, and to `busy`. With ``--nice 19`` the attackers take only the processor time that nobody else wants, so
-the figures show what is left of an attack where the platform does not share its processors with the attackers.
+the platform on the same machine, so the processor time that they take counts, too. The row `busy` shows that share alone: an
+attacker that only calculates, and never writes to the platform. Before and after all attacks the pair is measured in quiet; the
+ratios are to the first of these runs, and to `busy`. With ``--nice 19`` the attackers take only the processor time that nobody
+else wants, so the figures show the effect of an attack on a platform that does not share its processors with the attackers.
 
 ``python attacked.py asker`` and ``python attacked.py answerer`` are the programs of the agents.
 """
@@ -46,7 +46,7 @@ class Answerer(Agent):
 
 
 class Asker(Agent):
-    """Asks for so many seconds as it is told, and says how long each answer took, in milliseconds."""
+    """Asks for the requested number of seconds, and reports how long each answer took, in milliseconds."""
 
     async def on_message(self, message: Message) -> None:
         """Measures."""
@@ -94,7 +94,7 @@ def handshakes(address: tuple[str, int]) -> Attack:
 
 
 def flood(mallory: Any, message: Callable[..., bytes]) -> Attack:
-    """A certified agent tells the answerer as much as it is allowed to."""
+    """A certified agent sends the answerer as many messages as it may."""
 
     def attack(over: threading.Event) -> None:
         payload = message("inform", mallory.name, ["answerer@factory"])
@@ -115,7 +115,7 @@ def calculating(over: threading.Event) -> None:
 
 @contextmanager
 def beside(attack: Attack) -> Iterator[None]:
-    """The attack goes on meanwhile."""
+    """Runs the attack meanwhile."""
     over = threading.Event()
     thread = threading.Thread(target=attack, args=(over,))
     thread.start()

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """As long as this is entered, no processor is halted, if this process may ask for that. It says so if it may not."""
+    """Keeps processors from being halted as long as this is entered, if this process may ask for that. Reports it if it
+    may not."""
     try:
         held = open("/dev/cpu_dma_latency", "wb", buffering=0)
         # Microseconds that waking may take.

@@ -175,12 +175,13 @@ class Bench:
             return None
 
     def leader(self) -> int | None:
-        """The place of the Master that leads. One that was cut off may believe that it does for another moment."""
+        """The place of the Master that leads. A Master that was cut off may believe for another moment that it
+        leads."""
         leading = [place for place, master in enumerate(self.masters) if self.operator(master)]
         return leading[0] if len(leading) == 1 else None
 
     def settle(self) -> None:
-        """Waits until everything is as it is to be before a failure."""
+        """Waits until the platform is ready for a failure."""
 
         def ready() -> bool:
             try:
@@ -302,8 +303,8 @@ class Bench:
                 while True:
                     listing = operator.begin(ask="agents")
                     answered, answer = operator.read()
-                    # The order's answer is left unread. If no node was there yet, it is a fault: then this begins anew, and the
-                    # agent may be placed already.
+                    # The answer to the order is not read here. If no node was there yet, the answer is a fault. This then
+                    # begins anew, and the agent may be placed already.
                     while answered != listing:
                         answered, answer = operator.read()
                     (spare,) = (agent for agent in answer["agents"] if agent["name"].startswith("spare@"))
@@ -340,7 +341,7 @@ class Bench:
         return watching
 
     def said(self, log: Path, sizes: dict[Path, int], what: str, since: float) -> float:
-        """When a program logged something, in seconds since then."""
+        """When a program logged `what`, in seconds after `since`."""
         with log.open(errors="replace") as text:
             text.seek(sizes[log])
             for line in text:
@@ -351,14 +352,14 @@ class Bench:
         return float("inf")
 
     def resumed(self, kind: str, began: float) -> float:
-        """The end of the longest pause of the clerk's changes since then."""
+        """The end of the longest pause of the clerk's changes after `began`."""
         times = [float(line) for line in (self.notes / kind).read_text().splitlines()]
         later = [at for at in times if at > began]
         before = [at for at in times if at <= began]
         if not later or not before:
             return float("inf")
         steps = [(late - early, late) for early, late in zip([before[-1], *later], later)]
-        # The clerk must have worked on for a while, or the longest pause may be still to come.
+        # The clerk must have worked on for a while, or the longest pause may still come.
         if later[-1] - max(steps)[1] < 1.0:
             return float("inf")
         return max(steps)[1] - began

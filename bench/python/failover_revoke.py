@@ -1,11 +1,11 @@
 """How soon revocations take effect while the leading Master fails: an operator revokes an agent every 100 ms (`failover.py --revoke N`).
 
-The agents talk to one that listens. The failure comes after the first tenth of the revocations. Each is asked of the Master that led,
-and if that does not answer within a second, of the other one, which takes it although it stands by. A Master that is cut off is not
-asked: what it says reaches no process. The figures, in milliseconds:
+The agents talk to one that listens. The failure comes after the first tenth of the revocations. The operator asks the Master that
+led, and if that does not answer within a second, the other one, which takes revocations although it stands by. A Master that is
+cut off is not asked, because its revocations reach no process. The figures, in milliseconds:
 
-- ``p50``, ``p99``, ``last``: from the answer to the last message that the listener got from that agent; what came before the answer
-  counts as 0.
+- ``p50``, ``p99``, ``last``: from the answer to the last message that the listener got from that agent; a message before the
+  answer counts as 0.
 - ``answer``: the longest time from the operator's first attempt to the answer. ``stand-by``: answers of a Master that stood by.
 
 ``python failover_revoke.py member PREFIX COUNT`` is the program of the agents; the one that listens is that of `revocations.py`.
@@ -30,7 +30,7 @@ PROCESSES = 4
 PAUSE = 0.05
 #: Seconds between two revocations.
 STEP = 0.1
-#: Seconds that a Master may take for one, by its socket. One that stands by waits for the one that leads.
+#: Seconds that a Master may take for a revocation, by its socket. A Master that stands by waits for the leader.
 ANSWER = {"admin.sock": 1.0, "standby.sock": 10.0}
 #: The goal of docs/operations.md, in milliseconds.
 GOAL = 1000.0
@@ -42,7 +42,7 @@ class Member(revocations.Member):
     pause = PAUSE
 
     async def setup(self) -> None:
-        """All talk."""
+        """Each agent talks."""
         self.create_task(self.talk())
 
 
@@ -68,7 +68,7 @@ class Bench(failover.Bench):
         return text + etcd
 
     def settle(self) -> None:
-        """Waits until everything is as it is to be before the failure."""
+        """Waits until the platform is ready for the failure."""
 
         def ready() -> bool:
             leader = self.leader()
@@ -157,7 +157,8 @@ class Bench(failover.Bench):
 
 
 def measure(folder: Path, failures: list[str], count: int) -> list[dict[str, Any]]:
-    """Measures and prints one row for each failure. Each has a platform of its own: who is revoked stays revoked."""
+    """Measures and prints one row for each failure. Each has a platform of its own, because a revoked agent stays
+    revoked."""
     columns = ("revoked", "p50", "p99", "last", "answer", "stand-by")
     print(f"{'failure':10}" + "".join(f"{column:>10}" for column in columns))
     rows = []

@@ -42,7 +42,8 @@ LOSS = 0.02
 
 
 class Driver(Agent):
-    """Measures for so many seconds as it is told: messages a second one way, and the time of a round trip in microseconds."""
+    """Measures for the requested number of seconds: messages a second one way, and the time of a round trip in
+    microseconds."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"{kind}-driver")
@@ -89,7 +90,8 @@ def isolated(sealbus: Path, mode: str, folder: Path) -> Callable[[], None]:
     slot = SLOT if mode == "uid" else None
     if slot is not None:
         os.chown(own, slot, slot)
-    # A program that stays root reads of the settings only what is public; its node has looked before. This is about as much.
+    # A program that stays root reads only the public settings, which its node has looked up before. This list is about as
+    # long.
     stays_root = os.geteuid() == 0 and slot is None
     public = [str(path) for path in Path("/etc").iterdir() if not path.is_symlink() and path.stat().st_mode & 0o004]
     plan: dict[str, object] = {

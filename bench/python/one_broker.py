@@ -1,7 +1,7 @@
 """Sealbus over RabbitMQ beside the bare broker with the same promises, in turns, both on one broker.
 
-Two brokers that do the same work may differ by more than what is looked for. So both clients stay in standing processes
-on the same one, and play a round each in turns; what is told are medians of the turns' ratios::
+Two brokers that do the same work may differ by more than the difference in question. So both clients stay in standing
+processes on one broker, and play rounds in turns. The figures are medians of the turns' ratios::
 
     .venv/bin/python bench/python/one_broker.py target/release/sealbus-bench --turns 9
 """
@@ -160,7 +160,7 @@ def broker(bench: Path, level: str, promise: str, log: Path) -> Iterator[dict[st
 
 def compare(bench: Path, shape: Shape, system: dict[str, Any], turns: int) -> str:
     """A line of the table."""
-    # Short: sockets have their place there.
+    # The path must be short, because sockets lie there.
     with tempfile.TemporaryDirectory(prefix="one-broker-") as folder, ExitStack() as ends:
         clients = []
         for driver in ("sealbus", "rabbitmq"):

@@ -2,7 +2,7 @@
 
 ``python revocations.py --sealbus PATH [--agents N] [--rate N] [--json FILE]``: a real platform at level ``auth``. Agents in eight
 processes talk to one that listens. An operator revokes all of them through ``admin.sock``. The figure is the time from the
-Master's answer to the last message that the listener got from that agent: what came before the answer counts as 0.
+Master's answer to the last message that the listener got from that agent: a message before the answer counts as 0.
 
 ``python revocations.py member PREFIX COUNT`` and ``python revocations.py listener REPORT`` are the programs of the agents.
 """
@@ -29,11 +29,11 @@ from sealbus import AclMessage, Agent, Message, Performative, SealbusError, run
 
 PATIENCE = 300
 PROCESSES = 8
-#: One agent of so many talks; the others are only revoked.
+#: One in this many agents talks. The others are only revoked.
 TALKERS = 20
 #: Seconds between two messages of a talker, and so the resolution of the figures.
 PAUSE = 0.01
-#: The time that messages which are under way get to arrive.
+#: The time that messages under way get to arrive.
 AFTER = 3.0
 
 
@@ -111,7 +111,7 @@ class Operator:
         return frame["answer"]["id"], frame["answer"]["body"]
 
     def exactly(self, length: int) -> bytes:
-        """So many bytes."""
+        """Reads this many bytes."""
         data = b""
         while len(data) < length:
             part = self.stream.recv(length - len(data))

@@ -4,7 +4,7 @@
 figure comes from a real platform of its own at level ``auth``.
 
 - ``agents``: one program with so many agents, each with a key and a certificate of its own: the seconds from the program's beginning
-  until the last agent runs, and what the program then has resident for each agent.
+  until the last agent runs, and the program's resident memory for each agent at that time.
 - ``idle``: so many programs of one agent each that have nothing to do: the share of one processor that the platform's processes take in
   all.
 - ``subscriptions``: as many programs subscribe to 500 channels each at the same time: the seconds until all of these subscriptions
@@ -42,7 +42,7 @@ class Idler(Agent):
 
 
 class Crowd(Agent):
-    """One of many. The last to run writes down what all took."""
+    """One of many agents. The last to run writes down the figures of all."""
 
     begun = 0.0
     before = 0.0

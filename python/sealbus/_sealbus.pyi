@@ -1,4 +1,4 @@
-"""Types of the native half. ``tests/python/test_stubs.py`` holds this file to what the module has."""
+"""Types of the native half. ``tests/python/test_stubs.py`` checks this file against the module."""
 
 # Longer than 500 lines: the stub of one module is one file.
 
@@ -56,7 +56,7 @@ class AID:
     def user_defined(self) -> dict[str, Value]:
         """Further parameters; by convention their names begin with ``X-``."""
     def __eq__(self, other: object) -> bool:
-        """Two agents are the same when their names are."""
+        """Two agents are the same if their names are the same."""
     def __hash__(self) -> int: ...
 
 class _Parameters(TypedDict, total=False):
@@ -217,14 +217,14 @@ class Message(AclMessage, Generic[BodyT_co]):
         """Whether the sender's name is more than a claim."""
     @property
     def kept_number(self) -> int | None:
-        """The number of a persistent message among those stored for this agent, greater than that of each earlier one. Of an
+        """The number of a persistent message among those stored for this agent; later messages have greater numbers. For an
         event of a persistent channel, its number in its :attr:`ChannelEvent.log`. An agent that must do nothing twice, even if
-        it is killed, notes the handled numbers."""
+        it is killed, notes the numbers that it has handled."""
     @property
     def may_be_again(self) -> bool:
-        """Whether this agent may have had this persistent message, or event of a durable subscription, before: its process, or
-        the subscription, ended before its node noted that. Of an event of a group: whether another member, which ended before
-        it had handled the event, may have had it."""
+        """Whether this agent may have had this persistent message, or this event of a durable subscription, before: its
+        process or the subscription ended before its node had noted that. For an event of a group: whether another member may
+        have had it, and ended before it had handled it."""
     @property
     def undelivered(self) -> tuple[str, str] | None:
         """If the platform reports here that a message of this agent was not delivered: the receiver and the reason."""
@@ -414,7 +414,7 @@ class Driver:
     def close(self) -> None: ...
 
 class AgentHandle:
-    """The way of one agent to the bus."""
+    """An agent's access to the bus."""
 
     @property
     def name(self) -> str: ...
@@ -513,7 +513,7 @@ class Participant(Side):
     def is_cancelling(self) -> bool: ...
 
 class Branch:
-    """How far an initiator is with one participant."""
+    """The state of an initiator's conversation with one participant."""
 
     @property
     def agent(self) -> AID: ...
@@ -673,13 +673,14 @@ def performatives() -> list[str]:
 def read_json(message: AclMessage) -> Any: ...
 def json_text(message: AclMessage) -> bytes: ...
 class Fields:
-    """The fields of a dataclass, as they are written: attributes, and their names in JSON."""
+    """The fields of a dataclass to write: the attributes, and their names in JSON."""
 
     def __new__(cls, fields: Sequence[tuple[str, str]]) -> Fields: ...
 
 class ObjectReader:
-    """Makes values of a type out of JSON objects. Of each field: the argument of the constructor, the name in JSON, the
-    class whose values are taken as they are, what reads others, and the text of the type if the field must be there."""
+    """Makes values of a type out of JSON objects. Each field has: the constructor's argument, the name in JSON, the
+    class whose values are taken as they are, the reader of other values, and the text of the type if the field is
+    required."""
 
     def __new__(
         cls,

@@ -45,10 +45,11 @@ State: TypeAlias = "Callable[[], Coroutine[Any, Any, State]] | None"
 """The value that a state of a state machine returns: the next state, or None."""
 
 LONGEST_SLEEP = 3600.0
-"""Seconds after which a behaviour that waits for a time of day looks at the clock again, which may have been set."""
+"""Seconds after which a behaviour that waits for a time of day looks at the clock again: the clock may have been
+set."""
 
 FIRST_PAUSE = 0.1
-"""Seconds that cyclic work rests after it has raised; twice as long after each further time, up to :data:`LAST_PAUSE`."""
+"""Seconds that cyclic work pauses after an exception; twice as long after each further one, up to :data:`LAST_PAUSE`."""
 
 LAST_PAUSE = 10.0
 """See :data:`FIRST_PAUSE`."""
@@ -63,30 +64,30 @@ class Behaviour:
         self.name = name
         """The method's name; with a number if the agent has several of them."""
         self.runs = 0
-        """How often it has run."""
+        """The number of runs."""
         self.failures = 0
-        """How often that raised."""
+        """The number of runs that raised an exception."""
         self.missed = 0
-        """Periods in which it did not run, because the run before took so long or the agent was busy."""
+        """The number of periods without a run, because the previous run took so long or the agent was busy."""
         self.state: str | None = None
-        """The state in which a state machine is."""
+        """The present state of a state machine."""
         self._life = life
         self._work = work
         self._supervise = supervise
         self._rests = asyncio.Event()
         self._rests.set()
         self.task = life.loop.create_task(schedule.follow(self), name=f"{name} of {life.name}")
-        """The task that it runs in."""
+        """The task in which the behaviour runs."""
         watch(life, self.task, f"the behaviour {name}")
 
     @property
     def clock(self) -> Clock:
-        """The clock that it follows."""
+        """The clock that the behaviour follows."""
         return self._life.clock
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the behaviour has ended."""
         return self.task.done()
 
     @property
@@ -95,19 +96,19 @@ class Behaviour:
         return not self._rests.is_set()
 
     def cancel(self) -> None:
-        """Ends it, even during a run."""
+        """Ends the behaviour, even during a run."""
         self.task.cancel()
 
     async def wait(self) -> None:
-        """Waits until it has ended."""
+        """Waits until the behaviour has ended."""
         await asyncio.wait([self.task])
 
     async def rest(self) -> None:
-        """Waits until it does nothing."""
+        """Waits until no run is in progress."""
         await self._rests.wait()
 
     async def run(self, work: Step | None = None) -> bool:
-        """Runs it once, when the agent is not about to move. False if it raised."""
+        """Runs the work once, as soon as the agent is not about to move. False if it raised an exception."""
         life = self._life
         await life.behaviours.is_open.wait()
         self.runs += 1
@@ -133,7 +134,7 @@ class Behaviour:
         self._life.handlers.failed(self.name, raised, self._supervise)
 
     async def run_machine(self) -> bool:
-        """Runs it as a state machine: each state returns the next one."""
+        """Runs the method as a state machine: each state returns the next one."""
 
         async def go_through() -> None:
             state: Any = self._work
@@ -164,7 +165,7 @@ class _Schedule(Schedule):
     def __call__(
         self, method: _Method | None = None, *, supervise: Supervise | None = None
     ) -> _Method | _Schedule:
-        """Marks a method; or gives the same schedule, supervised in this way."""
+        """Marks a method, or returns the same schedule with this supervision."""
         if method is None:
             return replace(self, supervise=supervise)
         return Mark(self)(method)
@@ -211,7 +212,7 @@ class _Every(_Schedule):
         while True:
             await clock.sleep(begin + number * self.period - clock.now())
             await behaviour.run()
-            # Counted from the beginning, so that delays do not add up. A period that is over is left out.
+            # Count from the beginning, so that delays do not add up, and skip periods that are over.
             number += 1
             late = math.floor((clock.now() - begin) / self.period)
             if late > number:
@@ -239,7 +240,7 @@ class _At(_Schedule):
             return self.when.timestamp()
         now = clock.time()
         today = datetime.combine(datetime.fromtimestamp(now, self.when.tzinfo).date(), self.when)
-        # Moments: in the hour that a clock change repeats, times of day tell nothing.
+        # Compare timestamps: in an hour that a clock change repeats, times of day are ambiguous.
         return today.timestamp() if today.timestamp() > now else (today + timedelta(days=1)).timestamp()
 
 
@@ -378,7 +379,7 @@ class Behaviours:
         return [behaviour for behaviour in self._begun.values() if not behaviour.is_done]
 
     async def settle(self, timeout: float) -> None:
-        """Lets no run begin until :meth:`open`, and waits so many seconds for those that have begun."""
+        """Lets no run begin until :meth:`open`, and waits at most `timeout` seconds for the runs in progress."""
         self.is_open.clear()
         with suppress(TimeoutError):
             async with self._life.clock.timeout(timeout):
@@ -386,7 +387,7 @@ class Behaviours:
                     await behaviour.rest()
 
     async def end(self, timeout: float) -> None:
-        """Ends all behaviours; those that do something have so many seconds to be done with it."""
+        """Ends all behaviours. Runs in progress have `timeout` seconds to end."""
         for behaviour in self._alive():
             if not behaviour.is_running:
                 behaviour.cancel()

@@ -30,7 +30,8 @@ Others = AID | str | ServiceDescription | DfAgentDescription | Iterable[AID | st
 
 
 async def agents_of(life: Life, others: Others) -> list[AID]:
-    """The agents themselves, when it is known where the agent goes on. Its own entry in the DF does not count."""
+    """The agents themselves. Waits until it is known where the asking agent continues; its own entry in the DF does not
+    count."""
     await life.settle()
     if isinstance(others, str | AID):
         others = [others]
@@ -69,7 +70,7 @@ class Df:
         try:
             await self._ask(_sealbus.df_register(self._aid, entry), timeout)
         except DirectoryError as refused:
-            # An entry of an earlier life, or from before the agent moved, is its own and gives way.
+            # An entry of an earlier life, or from before a move, is the agent's own, and is replaced.
             if refused.exception != "already-registered":
                 raise
             await self._ask(_sealbus.df_modify(self._aid, entry), timeout)
@@ -166,7 +167,8 @@ class Subscription(Generic[_Entry]):
         await self._end()
 
     def __del__(self) -> None:
-        # As asyncio ends asynchronous generators: Python may clean up in any thread, and after the loop was closed.
+        # End in the loop, as asyncio ends asynchronous generators: Python may clean up in any thread, even after the
+        # loop was closed.
         if not self._is_over:
             with suppress(RuntimeError):
                 self._life.loop.call_soon_threadsafe(self._abandon)
@@ -176,7 +178,7 @@ class Subscription(Generic[_Entry]):
             self._life.tasks.create(self._end(), "ignore")
 
     async def _end(self) -> None:
-        # A directory that cannot be reached tells no news either.
+        # A directory that cannot be reached sends no news either.
         with suppress(SealbusError):
             await self.cancel()
 
@@ -205,7 +207,7 @@ class Subscription(Generic[_Entry]):
         try:
             answer = await consult(self._life, cancel, ANSWER_TIME)
         except RequestTimeout:
-            # Some directories just stop.
+            # Some directories stop without an answer.
             return
         finally:
             self._drop()

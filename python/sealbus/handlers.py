@@ -26,29 +26,30 @@ if TYPE_CHECKING:
 log = logging.getLogger("sealbus")
 
 FINAL = (Performative.FAILURE, Performative.NOT_UNDERSTOOD, Performative.REFUSE)
-"""Answers that end an exchange: an exception on one of them gets no answer, or two agents could go on for ever."""
+"""Answers that end an exchange. An exception in a handler of one of them gets no answer, or two agents could go on for
+ever."""
 
 ANSWER_LIMIT = 5.0
-"""Seconds that the answer to a question may wait for room. An answer to a message does not wait: an agent that does not take its
-mail holds nobody up."""
+"""Seconds that the answer to a question may wait for room. An answer to a message does not wait, so an agent that does not take
+its mail holds nobody up."""
 
 CUT_OFF = "it was cut off before it was done"
 
 LEAVING = "X-Sealbus-Leaving"
-"""The parameter of an answer that says no more than that the agent leaves. The platform may start it again."""
+"""The parameter of an answer that only says that the agent leaves. The platform may start the agent again."""
 
 FAILED = "the agent failed at this; its log says why"
-"""The answer to a message whose handler raised an exception. It leaves out the exception's text, which may not be meant for others:
-a handler that wants something told raises :class:`~sealbus.Failure`."""
+"""The answer to a message whose handler raised an exception. It omits the exception's text, which may not be meant for others. A
+handler raises :class:`~sealbus.Failure` to give a reason."""
 
 
 def farewell(life: Life) -> dict[str, Value]:
-    """The mark of a word that something was cut off, if that is because the agent leaves."""
+    """The mark of an answer about a cut-off handler, if the handler was cut off because the agent leaves."""
     return {LEAVING: "yes"} if life.is_stopping else {}
 
 
 class Handler:
-    """A method of one agent that is called with messages or events, and the messages in its hands."""
+    """A method of one agent that is called with messages or events, and the calls in progress."""
 
     def __init__(self, attribute: str, supervise: Supervise, concurrency: int = 1, body: Any = None) -> None:
         self.attribute = attribute
@@ -59,7 +60,7 @@ class Handler:
 
     @property
     def has_room(self) -> bool:
-        """Whether it may handle one more at the same time."""
+        """Whether the handler may handle one more message at the same time."""
         return len(self.running) < self.concurrency
 
 
@@ -94,9 +95,9 @@ class Handlers:
         # Subscriptions with events for the agent's own task.
         self._ready: deque[_Listener] = deque()
         self._hearing: set[asyncio.Task[None]] = set()
-        # By the identity of each message in the hands of a handler: whether it was answered.
+        # For each message that a handler is handling, by its identity: whether it was answered.
         self._answered: dict[int, bool] = {}
-        # Set while handlers that run side by side may begin with what comes.
+        # Set while handlers that run side by side may begin with new messages.
         self._is_open = asyncio.Event()
         self.failures = 0
         """How many unexpected exceptions the agent's methods have raised."""
@@ -119,7 +120,7 @@ class Handlers:
         return [taker.takes for taker in self._takers]
 
     def open(self) -> None:
-        """Lets handlers that run side by side begin with what comes."""
+        """Lets handlers that run side by side begin with new messages."""
         self._is_open.set()
         self.pull()
 
@@ -128,7 +129,8 @@ class Handlers:
         if not self._takers or not self._is_open.is_set():
             return
         for taker in self._takers:
-            # All are taken before the first begins: one that opens a conversation looks through what is left in the mailbox.
+            # Take all of them before the first begins: a message that opens a conversation makes the conversation search the
+            # rest of the mailbox.
             taken: list[Message] = []
             while len(taker.running) + len(taken) < taker.concurrency:
                 message = self._life.mailbox.take([taker.leaves])
@@ -149,14 +151,14 @@ class Handlers:
         await self._call(self._rest, message)
 
     def _withdraw(self, cancel: Message) -> bool:
-        """Ends a conversation whose opening waits until its handler has room, and whose initiator cancels it."""
-        # No filter describes a sender without a platform, which levels without proofs let pass.
+        """Ends a conversation that its initiator cancels while its opening still waits for room in the handler."""
+        # No filter describes a sender without a platform. Levels without proofs admit such senders.
         if cancel.sender is None or cancel.sender.platform is None or cancel.conversation_id is None:
             return False
         name, theirs = str(cancel.conversation_id), Filter(sender=cancel.sender)
         for taker in self._takers:
             method = getattr(self._life.agent, taker.attribute)
-            # Other handlers know no conversations.
+            # Other handlers have no conversations.
             if not hasattr(method, "withdraw"):
                 continue
             opening = self._life.handle.try_receive_named(name, taker.takes & theirs)
@@ -263,7 +265,7 @@ class Handlers:
         """Calls a handler. Nothing else calls one."""
         if method is None:
             method = getattr(self._life.agent, handler.attribute)
-        # `on_behalf_of` does the same, and its context manager takes several times as long.
+        # `on_behalf_of` does the same, but its context manager takes several times as long.
         token = asked.set(message._delegation())
         try:
             if self._life.tracing is None:
@@ -302,7 +304,7 @@ class Handlers:
         finally:
             del self._answered[number]
             if isinstance(message, ChannelEvent) and _is_question(message):
-                # In vain if it was answered.
+                # This has no effect if the question was answered.
                 message.decline()
 
     async def _deal_with(
@@ -316,12 +318,13 @@ class Handlers:
             log.debug("%s: %s answers %s: %s", life.name, name, raised.performative, raised.reason)
             await self._answer(message, raised.performative, raised.reason)
         elif isinstance(raised, AnswerNotTaken):
-            # The asker's mistake, and it could fill the log with it.
+            # This is the asker's mistake, and the asker could fill the log with it.
             log.debug("%s: %s: %s", life.name, name, raised)
         elif isinstance(raised, AgentStopped) and life.is_stopping:
             await self._answer(message, Performative.FAILURE, CUT_OFF)
         elif isinstance(raised, ContentError):
-            # The sender's mistake: the agent is in order. A type that refuses a body in a way of its own leaves a trace.
+            # This is the sender's mistake, not the agent's. If a type refused the body with an exception of its own, the
+            # log has its traceback.
             self.failures += 1
             log.warning("%s: %s cannot read %r: %s", life.name, name, message, raised, exc_info=raised.__cause__)
             await self._answer(message, Performative.NOT_UNDERSTOOD, str(raised))
@@ -370,7 +373,7 @@ class Handlers:
         if isinstance(message, ChannelEvent) and not _is_question(message):
             return None
         reply = message.create_reply(performative, reason_text(reason))
-        # The reason is plain text, whatever the message was in.
+        # The reason is plain text, whatever the language of the message was.
         mark = farewell(self._life) if reason == CUT_OFF else {}
         return reply.replace(language=None, encoding=None, ontology=None, user_defined=reply.user_defined | mark)
 

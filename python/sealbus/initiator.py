@@ -131,7 +131,7 @@ class Stream(Block, Generic[_B]):
         return self
 
     async def _following(self) -> Message[_B]:
-        """The next of them."""
+        """The next message."""
         message: Message[_B] = value_of(await self._until(self._look))
         self.wake()
         return message
@@ -214,7 +214,7 @@ class Answers(Stream[_B]):
             super()._not_understood(message, sender, problem)
 
     def _keep(self, answers: list[Message], message: Message) -> None:
-        """Keeps a recruit's answer. Anyone who knows the conversation-id can send some, so not all are kept."""
+        """Keeps a recruit's answer, up to a limit, since anyone who knows the conversation-id can send answers."""
         if len(answers) < BACKLOG:
             answers.append(message)
 
@@ -271,7 +271,7 @@ class Initiates:
     @overload
     def iterated_contract_net(self, call: object, *, to: Others, reply: Any = None, timeout: float) -> IteratedContractNet[Any]: ...
     def iterated_contract_net(self, call: object, *, to: Others, reply: Any = None, timeout: float) -> IteratedContractNet[Any]:
-        """As :meth:`contract_net`, with further rounds (``fipa-iterated-contract-net``)::
+        """Like :meth:`contract_net`, with further rounds (``fipa-iterated-contract-net``)::
 
             async with self.iterated_contract_net(Order(100), to=suppliers, reply=Offer, timeout=5) as net:
                 await net.call_again(Order(80), sorted(net.proposals, key=price)[:3])
@@ -334,7 +334,8 @@ class Initiates:
     @overload
     def request_when(self, action: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]: ...
     def request_when(self, action: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]:
-        """Requests an action as soon as a condition holds (``fipa-request-when``); as :meth:`request_action`."""
+        """Requests an action as soon as a condition holds (``fipa-request-when``); otherwise like
+        :meth:`request_action`."""
         return Request(self._living, "fipa-request-when", Performative.REQUEST_WHEN, action, to, reply, timeout)
 
     @overload
@@ -344,7 +345,7 @@ class Initiates:
     @overload
     def query_if(self, question: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]: ...
     def query_if(self, question: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]:
-        """Asks whether something is true (``fipa-query``); as :meth:`request_action`."""
+        """Asks whether something is true (``fipa-query``); otherwise like :meth:`request_action`."""
         return Request(self._living, "fipa-query", Performative.QUERY_IF, question, to, reply, timeout)
 
     @overload
@@ -354,7 +355,7 @@ class Initiates:
     @overload
     def query_ref(self, question: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]: ...
     def query_ref(self, question: object, *, to: Others, reply: Any = None, timeout: float | None = None) -> Request[Any]:
-        """Asks for a value (``fipa-query``); as :meth:`request_action`."""
+        """Asks for a value (``fipa-query``); otherwise like :meth:`request_action`."""
         return Request(self._living, "fipa-query", Performative.QUERY_REF, question, to, reply, timeout)
 
     @overload
@@ -407,7 +408,7 @@ class Initiates:
         most: int | None = None,
         timeout: float,
     ) -> Answers[Any]:
-        """As :meth:`broker`, but the agents answer directly (``fipa-recruiting``). ``refused`` and ``failed`` hold at most 256
-        of their refusals and 256 of their failures."""
+        """Like :meth:`broker`, but the agents answer directly (``fipa-recruiting``). ``refused`` and ``failed`` hold at most
+        256 of their refusals and 256 of their failures."""
         proxy = Proxy.of(service, message)
         return Answers(self._living, "fipa-recruiting", proxy, to, reply, most, timeout)

@@ -33,20 +33,20 @@ TEARDOWN_LIMIT = 5.0
 """Seconds an agent has for its ``teardown``."""
 
 MOVE_GRACE = 5.0
-"""Seconds that handlers which run side by side have to end before their agent moves, before they are cancelled."""
+"""Seconds that handlers which run side by side have to end when their agent moves. Then they are cancelled."""
 
 TURN = 0.0005
-"""Seconds that an agent takes or sends messages without a pause before other work of the loop gets its turn."""
+"""Seconds that an agent takes or sends messages without a pause, before other work of the loop gets its turn."""
 
 ROW = 8
 """Messages an agent takes or sends before it looks at the clock."""
 
 NO_FAILURES = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
-"""Exceptions that are for the program, whichever agent they come out of."""
+"""Exceptions that are for the program, whichever agent raised them."""
 
 POSTED = 256
-"""Messages of an agent that wait for room at their receivers without a waiting caller. Further ones are dropped: an agent that
-does not read its mail cannot make others hold more."""
+"""The most messages of an agent that wait for room without a waiting caller. Further ones are dropped, so an agent that does
+not read its mail cannot make others hold more."""
 
 
 class Life:
@@ -64,7 +64,7 @@ class Life:
         """Messages until this agent looks whether its turn is over."""
         self._turn_ends = 0.0
         self.moving: asyncio.Future[None] | None = None
-        """While the agent's state is handed over: done when it is known where the agent goes on."""
+        """While the agent's state is handed over: done when it is known where the agent continues."""
         self.failure: AgentFailed | None = None
         """The exception that ended the agent, unless it left by its own or the platform's wish."""
         self.loop = platform.loop
@@ -73,7 +73,7 @@ class Life:
         self.takes_messages = agent._takes_messages()
         """Whether hooks get messages."""
         self.mailbox = Mailbox(self)
-        # Set while the agent is at rest: done when there is something to do.
+        # Set while the agent is idle: done when there is something to do.
         self._rest: asyncio.Future[None] | None = None
         self.tasks = Tasks(self)
         self._posted: set[asyncio.Task[None]] = set()
@@ -86,7 +86,7 @@ class Life:
         self._moved = False
         self._is_gone = False
         self.introduced = False
-        """Whether something was put on a channel, so that the other processes with subscriptions are known."""
+        """Whether the agent has put something on a channel, so that it knows the other processes with subscriptions."""
         self.handlers = Handlers(self)
         self.behaviours = Behaviours(self)
         self.channels = Channels(self)
@@ -116,7 +116,7 @@ class Life:
             raise AgentStopped(self.name, "is being stopped")
 
     def _news(self) -> None:
-        """Called by the pump when there is mail, or the platform has an order for the agent."""
+        """Called by the pump when there is mail, or an order of the platform for the agent."""
         if self.moving is not None:
             return
         wish = self.handle.wish()
@@ -128,11 +128,11 @@ class Life:
 
     @property
     def has_mailbox(self) -> bool:
-        """Whether the agent can look into its mailbox. While it is moved, and when it has left, it cannot."""
+        """Whether the agent can look into its mailbox: not while it is moved, and not after it has left."""
         return self.moving is None and not self._is_gone and not self.loop.is_closed()
 
     def look(self) -> None:
-        """Lets all possible readers of a message look into the mailbox."""
+        """Lets all waiting readers look into the mailbox."""
         if self.has_mailbox:
             self.mailbox.hear()
             self.handlers.pull()
@@ -152,8 +152,8 @@ class Life:
     # ----- sending
 
     async def send(self, message: AclMessage, is_answer: bool = False) -> None:
-        """Sends a message, waiting for room; with an answer only for a while."""
-        # The pause comes first: a sender that is cancelled in it has sent nothing.
+        """Sends a message, and waits for room; for an answer only a while."""
+        # Pause first: a sender that is cancelled during the pause has sent nothing.
         if self.count_message():
             await self.pause()
         if self.moving is not None:
@@ -163,7 +163,8 @@ class Life:
             await self.finish(unsent, is_answer)
 
     def post(self, message: AclMessage) -> None:
-        """Sends a message without a waiting caller. For receivers without room, it waits beside the agent's other work."""
+        """Sends a message without a waiting caller. If a receiver has no room, the message waits beside the agent's other
+        work."""
         unsent = self.handle.try_send(message)
         for rest in () if unsent is None else self.handle.try_each(unsent):
             if len(self._posted) >= POSTED:
@@ -174,7 +175,7 @@ class Life:
             task.add_done_callback(self._posted.discard)
 
     async def _finish_posted(self, unsent: Unsent) -> None:
-        # A receiver that has gone is no failure of this agent.
+        # This agent has not failed if a receiver has gone.
         with suppress(SealbusError):
             await self.finish(unsent)
 
@@ -187,8 +188,7 @@ class Life:
             await self.call(question.answer, traced)
 
     async def finish(self, unsent: Unsent, is_answer: bool = False, patience: float | None = None) -> None:
-        """Continues a message that found no room, and waits for room; an answer waits only for a while, or `patience`
-        seconds."""
+        """Waits for room for a message that found none; an answer waits only for a while, or `patience` seconds."""
         try:
             async with self.clock.timeout(patience):
                 await self.pump.call(self.handle.finish, unsent, is_answer)
@@ -222,17 +222,17 @@ class Life:
         return self.turn <= 0
 
     async def pause(self) -> None:
-        """Gives the loop's other work its turn, if that of this agent is over."""
+        """Gives the loop's other work its turn, if this agent's turn is over."""
         if time.monotonic() < self._turn_ends:
             self.turn = ROW
             return
-        # The agent has more to do: it is not at rest.
+        # The agent has more to do, so it is not idle.
         self.pump.news += 1
         await asyncio.sleep(0)
         self.begin_turn()
 
     def begin_turn(self) -> None:
-        """The loop's other work had its turn."""
+        """Begins a new turn: the loop's other work had its turn."""
         self.turn = ROW
         self._turn_ends = time.monotonic() + TURN
 
@@ -246,7 +246,7 @@ class Life:
             self._fail("a subscription of a handler", raised)
         self._task = self.loop.create_task(self._live(), name=f"agent {self.name}")
         if self._stopping:
-            # It was asked to leave before it began, when there was no hook to cut off.
+            # The agent was asked to leave before it began, when there was no hook to cut off.
             self._begin_to_stop()
         return self._task
 
@@ -292,7 +292,7 @@ class Life:
             self.clock.call_later(HOOK_GRACE, self._cancel_hook)
 
     def _cancel_hook(self) -> None:
-        # While the agent is moved no hook runs, and cut off in the middle it could live here and elsewhere.
+        # While the agent is moved, no hook runs. If its move were cut off, the agent could live here and elsewhere.
         if self._task is not None and not self._leaving and self.moving is None:
             self._task.cancel()
 
@@ -344,13 +344,13 @@ class Life:
             if error is not None:
                 self._fail(where, error)
             elif not self._stopping:
-                # Not by us: the program itself is being cancelled.
+                # The agent did not do this: the program itself is being cancelled.
                 self._stopping = True
                 raise
         except NO_FAILURES:
             raise
         except BaseException as raised:
-            # Also a panic of the native half: otherwise the agent would leave without a word.
+            # This includes a panic of the native half: otherwise the agent would leave silently.
             if not self.is_farewell(raised):
                 self._fail(where, raised)
         finally:
@@ -402,10 +402,10 @@ class Life:
             begun = self.clock.now()
             await self.handlers.settle(MOVE_GRACE)
             await self.behaviours.settle(MOVE_GRACE - (self.clock.now() - begun))
-            # The handlers have dealt with their events. A task that reads a subscription gets nothing more.
+            # The handlers are done with their events. A task that reads a subscription gets no more.
             self.handlers.settle_events()
             self.handle.come_to_rest()
-            # Anything but bytes raises here, where it keeps the agent.
+            # Anything but bytes raises here, so that the agent stays.
             state = bytes(memoryview(await self.agent.save()))
         except asyncio.CancelledError:
             self.handle.decline_move("it is being stopped")
@@ -424,13 +424,13 @@ class Life:
             self.moving.set_result(None)
             self.moving = None
         if not self._moved:
-            # Messages and news from meanwhile.
+            # Deal with messages and news that came meanwhile.
             self._open()
             self._news()
             self.mailbox.wake()
 
     async def _hear_failures(self) -> None:
-        """In a process that the platform has given up: passes the agent a failure for each message that may not have
+        """In a process that the platform has given up, passes the agent a failure for each message that may not have
         arrived."""
         if not self.takes_messages:
             return
@@ -440,7 +440,7 @@ class Life:
     async def _leave(self) -> None:
         self._leaving = True
         try:
-            # Handlers that wait for a message learn that none will come.
+            # This tells handlers that wait for a message that none will come.
             self.mailbox.wake()
             await self.handlers.settle(self._grace_ends - self.clock.now())
             await self.behaviours.end(self._grace_ends - self.clock.now())

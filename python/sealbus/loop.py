@@ -26,15 +26,15 @@ _Arguments = TypeVarTuple("_Arguments")
 _PUMPS = 1
 _DESCRIPTORS = 2
 
-# The longest that a busy loop goes on before the runtime has its turn: so many turns of its own, or so many seconds.
+# The limits of a busy loop, in turns of its own and in seconds, before the runtime gets its turn.
 _BUSY_TURNS = 8
 _BUSY_TIME = 0.0005
 
 
 class Selector(selectors.BaseSelector):
-    """Waits in Sealbus's runtime, and for the loop's own descriptors there as well.
+    """Waits in Sealbus's runtime, which also watches the loop's own descriptors.
 
-    That needs a kind of selector that is a descriptor itself, as on Linux and macOS. Elsewhere it is an ordinary selector.
+    This requires a selector that is itself a descriptor, as on Linux and macOS. Elsewhere it is an ordinary selector.
     """
 
     def __init__(self) -> None:
@@ -42,9 +42,9 @@ class Selector(selectors.BaseSelector):
         fileno: Callable[[], int] | None = getattr(self._descriptors, "fileno", None)
         self._driver = None if fileno is None else _sealbus.Driver(fileno())
         self._pumps: dict[_sealbus.Pump, Callable[[], None]] = {}
-        # Set while the last look at the loop's own descriptors has found something: there may be more.
+        # Whether the last look at the loop's own descriptors found something: there may be more.
         self._look = False
-        # How many times in a row the loop had work of its own and did not wait, and when that has lasted long enough.
+        # How many times in a row the loop had work and did not wait, and when the runtime's turn is due.
         self._busy = 0
         self._due = 0.0
 
@@ -72,13 +72,13 @@ class Selector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """Waits for what happens first: news of an agent, a descriptor that is ready, or the end of the time.
 
-        News are handed over from here, so that whom they wake runs in this turn of the loop and not in the next.
+        Hands over news from here, so that the tasks that they wake run in this turn of the loop, not in the next.
         """
         driver = self._driver
         if driver is None:
             return self._descriptors.select(timeout)
         if timeout is not None and timeout <= 0.0:
-            # The loop has work. The runtime gets its turn too, but not between any two steps of a task.
+            # The loop has work. The runtime gets a turn too, but not after each step of a task.
             self._busy += 1
             if self._busy < _BUSY_TURNS and time.monotonic() < self._due:
                 return []
@@ -103,7 +103,7 @@ class Selector(selectors.BaseSelector):
         return events
 
     def attach(self, pump: _sealbus.Pump, news: Callable[[], None]) -> None:
-        """Has a pump wake this selector directly, which then calls `news`: it must not raise."""
+        """Lets a pump wake this selector directly. The selector then calls `news`, which must not raise."""
         if self._driver is None:
             raise PlatformError("this system's selector does not wait in the runtime")
         self._driver.attach(pump)
@@ -133,10 +133,11 @@ class EventLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.selector = Selector()
-        # While signals have handlers, asyncio hears them itself, and its descriptor ends a wait in the runtime as well.
+        # The signals with handlers. For these asyncio has a descriptor of its own, which also ends a wait in the
+        # runtime.
         self._handled: set[int] = set()
         super().__init__(self.selector)
-        # A byte for each signal: a wait in the runtime does not end because a signal came.
+        # Carries a byte for each signal, because a signal by itself does not end a wait in the runtime.
         self._signal_out, self._signal_in = socket.socketpair()
         self._signal_out.setblocking(False)
         self._signal_in.setblocking(False)

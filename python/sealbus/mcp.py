@@ -60,7 +60,7 @@ ROOM = 60_000
 """Bytes of an entry in the DF."""
 
 WORDS = 512
-"""Words of an entry in the DF, as the DF counts them: a property has three, its name, its value, and the value's only part."""
+"""Words of an entry in the DF, as the DF counts them. A property has three: its name, its value, and the value's only part."""
 
 SILENCE = 300.0
 """Seconds that a server at an address may be silent."""
@@ -103,7 +103,7 @@ def result_of(result: types.CallToolResult) -> Any:
 
 
 class _Tools(Participates):
-    """All tools of a server, told apart by the ontology of the request."""
+    """All tools of a server. The ontology of the request names the tool."""
 
     protocol = "fipa-request"
     conversation = Service
@@ -123,7 +123,7 @@ class McpServer(Agent):
     """The agent of an MCP server, which is a command with its arguments, or an address.
 
     The key for a server at an address is read from ``key_file`` whenever the agent starts, and sent as ``Authorization: Bearer KEY``.
-    With ``header``, it is the value of this header alone.
+    With ``header``, it is sent as the value of that header instead.
     """
 
     def __init__(self, *server: str, key_file: Path | None = None, header: str | None = None) -> None:
@@ -183,7 +183,7 @@ class McpServer(Agent):
             http = httpx2.AsyncClient(headers=self._headers(), follow_redirects=False, timeout=SILENCE)
             await stack.enter_async_context(http)
             return await stack.enter_async_context(Client(streamable_http_client(command, http_client=http)))
-        # The ticket to the platform is for this program alone.
+        # The ticket to the platform is only for this program.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SEALBUS_")}
         server = StdioServerParameters(command=command, args=arguments, env=environment)
         return await stack.enter_async_context(Client(server))
@@ -208,7 +208,7 @@ class McpServer(Agent):
         return found
 
     def tool_of(self, call: Message) -> str:
-        """The tool that a request is for. The only one need not be named."""
+        """The tool that a request is for. If the server has only one tool, the request need not name it."""
         if call.ontology is None and len(self._names) == 1:
             return self._names[0]
         if call.ontology not in self._names:
@@ -216,8 +216,8 @@ class McpServer(Agent):
         return str(call.ontology)
 
     async def call(self, name: str, arguments: dict[str, Any], talk: Service, asked: Message) -> Any:
-        """Calls a tool for one who asked. Its progress is told as it comes. The call belongs to the trace of the request; if this
-        program is traced itself, the client of MCP puts its span in between."""
+        """Calls a tool for a request, and passes its progress on. The call belongs to the trace of the request; if this program
+        is traced itself, the client of MCP puts its span in between."""
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             if total and 0 <= progress <= total:

@@ -62,7 +62,8 @@ class Element:
 
     @property
     def slots(self) -> tuple[_Slot, ...]:
-        """The slots in their order. They are found when they are first needed: types may name classes that follow."""
+        """The slots in their order. They are looked up when first needed, because types may name classes that are
+        defined later."""
         if self._slots is None:
             hints = typing.get_type_hints(self.cls, localns=self.ontology.names)
             self._slots = tuple(
@@ -78,7 +79,7 @@ class Element:
         return self._slots
 
     def term(self, instance: object) -> sl.Function:
-        """An instance as a term. The slots of a predicate stand by position: JADE reads no names there."""
+        """An instance as a term. A predicate has its slots by position, because JADE reads no names there."""
         slots = {slot.name: _written(getattr(instance, slot.attribute)) for slot in self.slots}
         if self.kind != "predicate":
             return sl.Function(self.symbol, slots)
@@ -104,7 +105,7 @@ class Element:
                 if value is not _MISSING:
                     values[slot.attribute] = slot.read(value)
                 elif slot.is_list:
-                    # JADE leaves out an empty one.
+                    # JADE omits an empty list.
                     values[slot.attribute] = slot.read([])
                 elif slot.required:
                     raise Misfit("expected a value, got nothing")
@@ -196,7 +197,7 @@ def predicate(ontology: Ontology, *, name: str | None = None) -> Callable[[type[
 
 
 def element_of(cls: Any) -> Element | None:
-    """The element of an ontology that a class is, or None. Classes derived from it are none, unless they are marked as well."""
+    """The element of an ontology that this class defines, or None. A derived class defines none unless it is marked, too."""
     element = vars(cls).get(_ELEMENT) if isinstance(cls, type) else None
     return element if isinstance(element, Element) else None
 
@@ -287,14 +288,14 @@ def _node(cls: type) -> Reader:
 def _union(kinds: tuple[Any, ...], ontology: Ontology) -> Reader:
     kinds = tuple(kind for kind in kinds if kind is not type(None))
     elements = [element for kind in kinds if (element := element_of(kind)) is not None]
-    # An integer stays one where a float would do as well, and text comes last.
+    # Try float after int, so that an integer stays one, and text last.
     others = sorted(
         (kind for kind in kinds if element_of(kind) is None), key=lambda kind: (kind is str, kind is float)
     )
     readers = [reader(kind, ontology) for kind in others]
     names = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
 
-    # The symbol decides which class it is: nothing nested is tried twice.
+    # The symbol decides the class, so nothing nested is tried twice.
     def read(value: Any) -> Any:
         if isinstance(value, sl.Function | sl.Predicate):
             found = ontology.element(value.symbol)
@@ -357,7 +358,7 @@ def _exactly(*kinds: type) -> Reader:
 
 def _read_str(value: Any) -> Any:
     if isinstance(value, bool):
-        # Others write the string "true" as the truth value.
+        # Other platforms write the string "true" like the truth value.
         return str(value).lower()
     if isinstance(value, str):
         return value

@@ -1,4 +1,5 @@
-"""The spans, metrics and log that a program sends to a collector over OTLP. The rest is sent when the program ends.
+"""The spans, metrics and log that a program sends to a collector over OTLP. The last ones are sent when the program
+ends.
 
 Each kind goes out unless the program has a provider of its own for it, or the standard variable (``OTEL_TRACES_EXPORTER``,
 ``OTEL_METRICS_EXPORTER``, ``OTEL_LOGS_EXPORTER``) names another exporter, such as ``none``.
@@ -51,10 +52,10 @@ def _log() -> None:
     provider.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
     _logs.set_logger_provider(provider)
     handler = LoggingHandler(logger_provider=provider)
-    # A collector that cannot be reached would be told so.
+    # OpenTelemetry logs that a collector cannot be reached: do not send that to the collector.
     handler.addFilter(lambda record: not record.name.startswith("opentelemetry"))
     root = logging.getLogger()
     if not root.handlers and logging.lastResort is not None:
-        # Python prints warnings only as long as there is no handler at all.
+        # Python prints warnings by itself only as long as there is no handler.
         root.addHandler(logging.lastResort)
     root.addHandler(handler)

@@ -64,7 +64,7 @@ class ParticipantConversation(Conversation):
     """A participant's side of a conversation."""
 
     _patience: float | None = None
-    """Seconds that a message waits for room; None for as long as it takes."""
+    """Seconds that a message waits for room; None waits without end."""
 
     def __init__(self, life: Life, machine: _sealbus.Participant, opening: Message) -> None:
         super().__init__(life)
@@ -85,7 +85,7 @@ class ParticipantConversation(Conversation):
     def _receive(self, message: Message) -> None:
         meaning = self._judge(self._machine.receive(message, self._now()), message)
         if meaning == "cancel":
-            # In vain if the time for an answer is over.
+            # This fails if the time for an answer is over.
             with suppress(ProtocolError):
                 self._post([self._machine.answer_cancel(draft(Performative.INFORM), self._now())])
         elif meaning is not None:
@@ -106,7 +106,7 @@ class ParticipantConversation(Conversation):
 
     def _note_change(self) -> None:
         worker = self._worker
-        # The task itself finds out when its work is done.
+        # The task itself notices when its work is done.
         if worker is not None and self._is_in_vain() and worker is not asyncio.current_task(self._life.loop):
             if not self._is_cut:
                 self._is_cut = True
@@ -114,7 +114,8 @@ class ParticipantConversation(Conversation):
         super()._note_change()
 
     async def work(self, work: Awaitable[_T], outlives: str | None = None) -> _T:
-        """Lets the agent work as long as the conversation goes on, and after an end with the outcome `outlives`."""
+        """Lets the agent work as long as the conversation goes on. The work continues if the conversation ends with the
+        outcome `outlives`."""
         self._outlives = outlives
         self._advance()
         if self._is_in_vain():
@@ -142,7 +143,7 @@ class ParticipantConversation(Conversation):
 
     def check(self) -> None:
         """Raises :class:`Over` if the conversation has ended."""
-        # A deadline may have passed of which no timer has told yet.
+        # A deadline may have passed without a call of its timer yet.
         self._advance()
         if self._machine.outcome is not None:
             raise Over
@@ -152,7 +153,7 @@ class ParticipantConversation(Conversation):
         self.check()
         message = self._machine.send(draft(act, body), self._now())
         if self._queue is None and self._machine.outcome is None:
-            # The initiator gave the conversation no name, so that its messages are known by what they answer.
+            # The initiator gave the conversation no name. Its messages are recognised by the message that they answer.
             self._open(self._life.handle.open_replies(str(message.reply_with)))
         await self._send([message], self._patience)
 
@@ -193,7 +194,7 @@ class ParticipantConversation(Conversation):
 
     @property
     def outcome(self) -> str | None:
-        """How the conversation ended."""
+        """The outcome of the conversation, if it has ended."""
         return self._machine.outcome
 
     def conclude(self) -> None:
@@ -201,7 +202,7 @@ class ParticipantConversation(Conversation):
         self._machine.conclude()
 
     def close(self) -> None:
-        """Ends the conversation here."""
+        """Ends the conversation on this side."""
         self._close()
 
 
@@ -225,12 +226,13 @@ class Participates:
         return method
 
     def rejected(self, method: _Method) -> _Method:
-        """Marks the method that learns of a proposal that was rejected."""
+        """Marks the method that is called after a proposal was rejected."""
         self._rejected = method
         return method
 
     def in_class(self, cls: type, attribute: str) -> Participates:
-        """As it takes part in a class that overrides its methods, or one of them, without marking them again."""
+        """The same method in a derived class, which may have overridden some of its steps without marking them
+        again."""
 
         def latest(name: str, method: Callable[..., Any] | None) -> Callable[..., Any] | None:
             is_named = any(vars(base).get(name) in (self, method) for base in cls.__mro__)
@@ -243,7 +245,7 @@ class Participates:
         if found == mine:
             return self
         other = copy(self)
-        # The marks are those of the method that is overridden.
+        # The marks belong to the overridden method.
         vars(other).pop(MARKS, None)
         other._method, other._perform, other._rejected = cast("Any", found)
         return other
@@ -268,7 +270,7 @@ class Participates:
             life.handlers.note_answer(message, Performative.NOT_UNDERSTOOD)
             raise
         except Exception as raised:
-            # It is answered. Only the log is left.
+            # Answer here: the handlers then only log it.
             if life.is_farewell(raised):
                 talk.decline(Performative.FAILURE, CUT_OFF, farewell(life))
             else:
@@ -296,7 +298,7 @@ class _Bound:
         self._agent = agent
 
     def __call__(self, *arguments: Any) -> Any:
-        """Calls the method itself, as one does that overrides it."""
+        """Calls the method itself, as an overriding method does."""
         return self._participates._method(self._agent, *arguments)
 
     def open(self, message: Message) -> Callable[[Message], Awaitable[None]]:
@@ -305,7 +307,7 @@ class _Bound:
         try:
             return self._enter(message)
         except ProtocolError:
-            # Two openings came at once. It is the sender's mistake.
+            # Two openings came at once, by the sender's mistake.
             raised = NotUnderstood("the conversation with this conversation-id was opened before")
         except SealbusError as problem:
             raised = problem
@@ -352,7 +354,7 @@ class _Bound:
 
 
 def inherit(cls: type) -> None:
-    """Lets a method that overrides one that takes part in a protocol take part as well, in the same way."""
+    """Lets methods that override a method which takes part in a protocol take part in the same way."""
     marked: dict[str, Participates] = {}
     for base in reversed(cls.__mro__):
         marked |= {name: value for name, value in vars(base).items() if isinstance(value, Participates)}

@@ -34,7 +34,7 @@ KEPT_FAILURES = 16
 """Failures of agents that are kept until the end: the first and the latest ones. Further ones are counted."""
 
 A2A_ADDRESS = "127.0.0.1:7781"
-"""Where A2A clients find the agents of a program that says no more than ``a2a=True``."""
+"""The address for A2A clients with ``a2a=True``."""
 
 
 def _a2a(wanted: bool | str | Mapping[str, object]) -> str | None:
@@ -47,7 +47,7 @@ def _a2a(wanted: bool | str | Mapping[str, object]) -> str | None:
 
 
 def _program() -> str:
-    """The program ``sealbus``: the one that was installed with this package, or any."""
+    """The program ``sealbus``: the one installed with this package, or else any."""
     beside = os.path.join(sysconfig.get_path("scripts"), "sealbus")
     return beside if os.access(beside, os.X_OK) else "sealbus"
 
@@ -242,14 +242,15 @@ class Platform:
         opening = [self.loop.create_task(self._open(agent, name)) for agent, name in parts]
         try:
             lives = await asyncio.gather(*opening)
-            # Others find them from here on, also if the platform placed more agents in this program than have started.
+            # From here on others find the agents, even if the platform placed more agents in this program than have
+            # started.
             await self.pump.call(announce)
             if self._is_closed:
-                # Nobody would end them.
+                # Nobody would end these agents.
                 raise PlatformError("this program leaves the platform: no more agents start here")
         except BaseException:
             for task in opening:
-                # One that is cancelled now puts no agent on the platform.
+                # A task that is cancelled now puts no agent on the platform.
                 if not task.cancel() and not task.cancelled() and task.exception() is None:
                     task.result().abandon()
             raise
@@ -279,19 +280,19 @@ class Platform:
         if life.failure is not None:
             self._failed += 1
             if len(self._failures) == KEPT_FAILURES:
-                # The first one often says why there are others.
+                # Keep the first failure: it is often the cause of the others.
                 del self._failures[1]
             self._failures.append(life.failure)
         if not self._lives:
             self._all_left.set()
 
     async def _cut_off_in_the_end(self) -> None:
-        """Ends agents that were asked to leave and have had their time for it."""
-        # In a process that was given up, agents first hear of messages that were not delivered.
+        """Ends agents that were asked to leave and have not left in time."""
+        # In a process that the platform has given up, agents first hear of undelivered messages.
         longest = HOOK_GRACE + 2 * TEARDOWN_LIMIT + MARGIN
         grace: float | None = await self.pump.call(self._joined.stopping)
         self._is_told_to_stop.set()
-        # The last moment is needed to say goodbye.
+        # Leave some of the time for saying goodbye.
         await self.clock.sleep(longest if grace is None else min(longest, 0.8 * grace))
         for task in self._lives:
             task.cancel()
@@ -352,13 +353,13 @@ async def _run(platform: Platform, agents: tuple[Agent, ...]) -> None:
             asked = True
             platform.stop(what)
         elif main is not None:
-            # Once more: at once. The time after that it is an ordinary interruption.
+            # The second signal stops the program at once. A third one is an ordinary interruption.
             cut_off = True
             main.cancel()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
 
-    # Outside the main thread there are no signals to take.
+    # Only the main thread can handle signals.
     with suppress(NotImplementedError, RuntimeError, ValueError):
         loop.add_signal_handler(signal.SIGINT, interrupt, "interrupted (Ctrl-C)")
         loop.add_signal_handler(signal.SIGTERM, interrupt, "terminated (SIGTERM)")
@@ -367,7 +368,7 @@ async def _run(platform: Platform, agents: tuple[Agent, ...]) -> None:
             try:
                 await platform.start_all(*agents)
             except PlatformError:
-                # A signal during the start is no failure.
+                # A signal during the start is not a failure.
                 if not asked:
                     raise
             await platform.wait()
@@ -382,7 +383,8 @@ async def _run(platform: Platform, agents: tuple[Agent, ...]) -> None:
 
 
 def _forget_tracebacks(raised: BaseException | None) -> None:
-    """Forgets where this and what is behind it was raised: the log has shown it, and the program ends by showing the rest."""
+    """Removes the tracebacks of this exception and of its causes: the log has shown them, and at its end the program shows
+    the rest."""
     while raised is not None and raised.__traceback__ is not None:
         raised.__traceback__ = None
         raised = raised.__cause__ or raised.__context__

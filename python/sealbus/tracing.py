@@ -31,13 +31,13 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 """The variables that name a collector."""
 
 COUNTED = ("messaging.system", "messaging.operation.name", "messaging.client.id")
-"""The attributes of a message that metrics tell."""
+"""The attributes of a message in metrics."""
 
 LONGEST_STATE = 512
-"""A longer ``tracestate`` is left out. W3C wants no more to be passed on."""
+"""The longest ``tracestate``, in characters. A longer one is omitted: W3C requires no more to be passed on."""
 
 ROW = 16
-"""Messages that are sent together at most. Those of them that find no room get new spans each time."""
+"""The most messages that are sent together. Messages without room get new spans at each attempt."""
 
 SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 """The version of the semantic conventions that the spans follow."""
@@ -72,7 +72,8 @@ class Tracing:
         self._handled = meter.create_histogram("messaging.process.duration", "s", "Time that handlers took")
 
     def sending(self, message: AclMessage, operation: str = "send", channel: str | None = None) -> tuple[AclMessage, Span]:
-        """A message that carries the context of a new span, and the span. It ends when the message is accepted."""
+        """A message that carries the context of a new span, and the span, which the caller ends when the message is
+        accepted."""
         to = channel or ", ".join(self._full(receiver.name) for receiver in message.receivers)
         about = self._about(message, operation, "send", to)
         span = self._tracer.start_span(f"{operation} {to}"[:128], kind=self._trace.SpanKind.PRODUCER, attributes=about)
@@ -92,13 +93,13 @@ class Tracing:
 
     @contextmanager
     def handling(self, message: Message) -> Iterator[Callable[[Exception], None]]:
-        """A span for the handler of a message, below that in which the message was sent. It is to be told what the handler
-        raised."""
+        """A span for the handler of a message, below the span in which the message was sent. Yields the function to call
+        with an exception of the handler."""
         to = message.channel if isinstance(message, ChannelEvent) else self._agent
         about = self._about(message, "process", "process", to)
         about["sealbus.sender"] = message.sender.name if message.sender else ""
         about["sealbus.provenance"] = message.provenance
-        # Names of other agents would be without number.
+        # The names of other agents would be too many values.
         counted = {name: about[name] for name in COUNTED}
         began = time.monotonic()
         with self._tracer.start_as_current_span(
@@ -112,7 +113,7 @@ class Tracing:
 
             def failed(raised: Exception) -> None:
                 if isinstance(raised, NegativeAnswer):
-                    # The handler works as it should: this is its answer.
+                    # This is the handler's answer, not a mistake.
                     span.set_attribute("sealbus.answer", str(raised.performative))
                     return
                 span.record_exception(raised)
@@ -163,7 +164,7 @@ class TracedHandle:
         while first < len(messages) and unsent is None:
             pairs = [self._tracing.sending(message) for message in messages[first : first + ROW]]
             sent, unsent = self._handle.try_send_many([message for message, _ in pairs], 0)
-            # Messages that were not sent yet come again, with new spans. A span that never ends is never told.
+            # Messages that were not sent yet come again, with new spans. A span that never ends is never exported.
             for _, span in pairs[:sent]:
                 span.end()
             first += sent
@@ -190,7 +191,7 @@ class TracedChannel:
     def try_publish(self, message: AclMessage, qos: str) -> tuple[int, int, tuple[str, int] | None, int] | None:
         traced, span = self._tracing.sending(message, "publish", self._handle.path)
         reach = self._handle.try_publish(traced, qos)
-        # An event that is not published at once is published once more, with a new span. A span that never ends is never told.
+        # An event that is not published at once is published again, with a new span. A span that never ends is never exported.
         if reach is not None:
             span.end()
         return reach

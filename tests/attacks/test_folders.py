@@ -19,7 +19,11 @@ def open_to_others(folder: Path) -> list[str]:
     """The files in and under a folder that others may read, write or enter."""
     found = []
     for path in [folder, *folder.rglob("*")]:
-        mode = path.lstat().st_mode
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            # The platform runs, and puts drafts in the place of files.
+            continue
         if not stat.S_ISLNK(mode) and mode & 0o077 and not inside_closed(path, folder):
             found.append(f"{path} {mode:o}")
     return found

@@ -340,7 +340,7 @@ async fn answer(
     while let Some(delivery) = consumer.next().await {
         let delivery = delivery.map_err(failed)?;
         let to = delivery.properties.reply_to().as_ref();
-        let to = to.ok_or_else(|| failed("a question says not who asks"))?;
+        let to = to.ok_or_else(|| failed("a question does not say who asks"))?;
         // The library tracks the confirmation, which nobody waits for.
         drop(client.publish(to.as_str(), &delivery.data)?);
         received.answered.fetch_add(1, Ordering::Relaxed);

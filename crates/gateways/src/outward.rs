@@ -43,7 +43,7 @@ pub(crate) struct Share {
 
 async fn taken(room: &Arc<Semaphore>, units: usize) -> Option<OwnedSemaphorePermit> {
     let units = u32::try_from(units).unwrap_or(u32::MAX);
-    // Nobody closes it.
+    // Nobody closes the semaphore.
     room.clone().acquire_many_owned(units).await.ok()
 }
 
@@ -140,7 +140,7 @@ impl Shared {
             (own, room, place)
         };
         let Ok((share, room, place)) = tokio::time::timeout_at(expires.into(), room).await else {
-            let reason = "it could not be sent in time: what was to be sent before it waits too";
+            let reason = "it could not be sent in time: the messages before it wait, too";
             return failed(&message, reason.to_owned());
         };
         let request = Request {

@@ -35,15 +35,15 @@ pub enum AssembleError {
     #[error("the bytes are not GIOP 1.0 to 1.2")]
     NotGiop,
     /// A message is longer than the limit.
-    #[error("a message of {size} bytes or more, and the limit is {most}")]
+    #[error("a message has {size} bytes or more, and the limit is {most}")]
     TooLong {
         /// Its length as far as known, in bytes.
         size: usize,
         /// The limit.
         most: usize,
     },
-    /// Too much is unfinished.
-    #[error("more messages in parts than are taken at a time")]
+    /// Too many messages, or bytes of messages, are unfinished.
+    #[error("too many messages, or bytes of messages, are in parts at a time")]
     TooManyParts,
 }
 
@@ -58,7 +58,7 @@ pub struct Whole {
 
 /// A message whose last part is missing.
 struct Unfinished {
-    /// The number of the request; in 1.1, which has none in its fragments, `None`.
+    /// The number of the request. `None` in 1.1, whose fragments have no number.
     id: Option<u32>,
     whole: Whole,
     since: Instant,
@@ -103,8 +103,8 @@ impl Assembler {
         self.unfinished.iter().map(|it| it.since).min()
     }
 
-    /// Forgets messages in parts whose first part came before `time`. Some ORBs never send the rest, and drops would hold
-    /// a message's room.
+    /// Forgets messages in parts whose first part came before `time`. Some ORBs never send the rest, and small parts from
+    /// time to time would hold a message's room for ever.
     pub fn forget_older_than(&mut self, time: Instant) {
         self.unfinished.retain(|it| it.since > time);
     }
@@ -188,7 +188,7 @@ impl Assembler {
             };
         let data = part.get(data_begin..).unwrap_or_default();
         let Some(at) = self.unfinished.iter().position(|it| it.id == id) else {
-            // A part of something that was forgotten.
+            // A part of a message that was forgotten.
             return Ok(None);
         };
         let size = self.unfinished[at].whole.bytes.len() + data.len();

@@ -22,8 +22,8 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} is damaged at byte {}: {}; restore it from a copy, or give up what it holds by moving it, and the \
-             files of its folder before it, elsewhere",
+            "{} is damaged at byte {}: {}; restore it from a copy, or give up its contents: move it, and the \
+             earlier files of its folder, elsewhere",
             self.file.display(),
             self.offset,
             self.problem
@@ -39,7 +39,7 @@ pub enum JournalError {
     InUse {
         /// The folder of the journal.
         folder: PathBuf,
-        /// The process, as far as it says.
+        /// The process, as far as the lock file says.
         holder: String,
     },
     /// The disk is full.
@@ -52,7 +52,7 @@ pub enum JournalError {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: Arc<io::Error>,
     },
     /// The bytes on disk are not the written ones.
@@ -68,7 +68,7 @@ pub enum JournalError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// More waits to be written than may.
+    /// Too many bytes wait to be written.
     #[error("{limit} bytes wait to be written already: wait until some are on disk")]
     Busy {
         /// The limit in bytes.
@@ -96,7 +96,7 @@ pub enum JournalError {
     #[error("the stream {0} was removed")]
     Removed(String),
     /// The journal was closed.
-    #[error("the journal was closed; whether the record was written is not known")]
+    #[error("the journal was closed; it is not known whether the record was written")]
     Closed,
 }
 

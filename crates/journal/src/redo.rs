@@ -38,19 +38,20 @@ const FEW: usize = 64;
 pub(crate) struct Redo {
     journal: PathBuf,
     pub(crate) file_bytes: u32,
-    /// Open for as long as the journal: a file system reports an error to those that had it open before the error.
+    /// The journal's folder. It stays open, because a file system reports an error only through files that were open
+    /// before the error.
     opened: Option<Arc<File>>,
     /// Begun with the first entry.
     tail: Option<Tail>,
-    /// The segments that the entries since the last full file belong to, by stream and first record.
+    /// The segments of the entries since the last full file, by stream and first record.
     covered: HashMap<(u64, u64), Arc<Segment>>,
     /// Full files, oldest first.
     full: Vec<PathBuf>,
     settling: Option<JoinHandle<Result<(), JournalError>>>,
     /// Whether the last group did not get into the log. A full disk has more room once the file is gone.
     has_refused: bool,
-    /// Whether a segment did not get to the disk since the last attempt to settle the full files began, or in it. The
-    /// segments may have lost any bytes that were not on disk, so the log's are written into them again.
+    /// Whether a segment did not get to the disk since the last attempt to settle the full files began. The segments
+    /// may have lost any bytes that were not on disk, so the log's bytes are written into them again.
     pub(crate) suspect: Arc<AtomicBool>,
     #[cfg(test)]
     pub(crate) disk: Option<Arc<FailingDisk>>,
@@ -83,14 +84,14 @@ impl Redo {
         })
     }
 
-    /// Makes room for a group. If the file is full, the segments have everything that it has.
+    /// Makes room for a group. If the file is full, its bytes must be in the segments already.
     pub(crate) fn begin(&mut self) -> Result<(), JournalError> {
         if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
             self.wait();
         }
         if self.tail.is_none() {
             let folder = self.journal.join(REDO);
-            // An earlier attempt may have left it.
+            // An earlier attempt may have left the folder.
             let _ = fs::remove_dir_all(&folder);
             let config = StreamConfig {
                 segment_bytes: self.file_bytes,
@@ -109,7 +110,7 @@ impl Redo {
         Ok(())
     }
 
-    /// Puts what belongs behind the readable bytes of a segment into the next group of entries.
+    /// Puts bytes into the next group of entries. They belong behind the readable bytes of the segment.
     pub(crate) fn add(&mut self, stream: u64, segment: Arc<Segment>, bytes: &[u8]) {
         let place = Place {
             stream,
@@ -176,8 +177,8 @@ impl Redo {
         }
     }
 
-    /// Removes the full files, unless a segment did not get to the disk meanwhile: the writer, which calls this, may have
-    /// got the system's only report of it.
+    /// Removes the full files, unless a segment did not get to the disk meanwhile. The system may have reported this only
+    /// once, to the writer, which calls this.
     fn settled(&mut self, result: Result<(), JournalError>) {
         let removed = result.and_then(|()| match self.suspect.load(Ordering::Relaxed) {
             true => Ok(()),
@@ -185,7 +186,7 @@ impl Redo {
         });
         if let Err(error) = removed {
             self.suspect.store(true, Ordering::Relaxed);
-            tracing::error!(journal = %self.journal.display(), %error, "the redo log could not be settled: its files stay, and it is tried again");
+            tracing::error!(journal = %self.journal.display(), %error, "the redo log could not be settled: its files stay, and the journal tries again");
         }
     }
 
@@ -213,7 +214,7 @@ impl Redo {
             let mut paths: HashSet<PathBuf> =
                 segments.into_values().map(|it| it.path.clone()).collect();
             if is_retried {
-                // The system may have given up what it could not write, and reports that once.
+                // The system may have given up bytes that it could not write. It reports that once.
                 let mut damaged = Vec::new();
                 paths.extend(replay(&journal, &files, false, &mut damaged)?);
                 if let Some(damage) = damaged.pop() {
@@ -227,7 +228,7 @@ impl Redo {
         }
     }
 
-    /// Settles the log, so that the next process finds none. The segments have everything that it has, or it stays.
+    /// Settles the log, so that the next process finds none. If `written` failed, or the settling fails, the log stays.
     pub(crate) fn close(mut self, written: Result<(), JournalError>) {
         self.wait();
         let Some(mut tail) = self.tail.take() else {
@@ -237,7 +238,8 @@ impl Redo {
         let segments = tail.stream.state.lock().segments.clone();
         self.full.extend(segments.iter().map(|it| it.path.clone()));
         drop(tail);
-        // Refused entries go with their file, unless they would be written once more.
+        // Refused entries go with their file, unless settling would first write them into the segments: then the log
+        // stays.
         let is_clean = cut.is_ok() || !self.suspect.load(Ordering::Relaxed);
         let settled = written.and_then(|()| if is_clean { self.settle()() } else { cut });
         let removed = settled.and_then(|()| remove_folder(&self.journal.join(REDO)));
@@ -276,7 +278,7 @@ pub(crate) fn synchronise(
 pub(crate) fn recover(journal: &Path, report: &mut OpenReport) -> Result<(), JournalError> {
     let folder = journal.join(REDO);
     let failed = |error| JournalError::file("remove", &folder, error);
-    // A log that cannot be looked at is not an absent one.
+    // A log that cannot be looked at may be there.
     let is_there = |path: &Path| {
         path.try_exists()
             .map_err(|error| JournalError::file("read", path, error))
@@ -294,7 +296,7 @@ pub(crate) fn recover(journal: &Path, report: &mut OpenReport) -> Result<(), Jou
     let mut damaged = Vec::new();
     let segments = replay(journal, &files, true, &mut damaged)?;
     synchronise(journal, opened.as_ref(), &segments)?;
-    // Nothing new is written before the log cannot come back.
+    // Nothing new may be written as long as the log could come back.
     if damaged.is_empty() {
         return remove_folder(&folder);
     }

@@ -46,7 +46,7 @@ pub(crate) struct Tail {
 pub(crate) struct Batch {
     pub(crate) buffer: Vec<u8>,
     records: Vec<(u64, u32)>,
-    /// Each with the number of the next record.
+    /// The changes, each with the number of the next record.
     changes: Vec<(u64, Change)>,
     pub(crate) done: Vec<(Done, u64)>,
     micros: u64,
@@ -140,9 +140,9 @@ impl Tail {
         Ok(())
     }
 
-    /// Writes what the redo log has and the file does not, without synchronising it.
+    /// Writes the bytes that the redo log has and the file does not, without synchronising them.
     pub(crate) fn write_deferred(&mut self) -> Result<(), JournalError> {
-        // Only this thread changes it.
+        // Only this thread changes these bytes.
         let deferred = self.segment().readable.lock().deferred.clone();
         if !deferred.is_empty() {
             let segment = self.write_only(&deferred)?;
@@ -256,7 +256,7 @@ impl Tail {
             let mut state = self.stream.state.lock();
             let end = state.next + batch.records.len() as u64;
             for (next, change) in &batch.changes {
-                // It concerns the records before it, as it does when the journal is opened again.
+                // A change concerns the records before it. So it does when the journal is opened again.
                 state.next = *next;
                 state.apply(change);
             }
@@ -278,8 +278,8 @@ impl Tail {
         }
     }
 
-    /// Begins another segment. If its name may not be on disk, the stream goes on with it all the same, since it may have
-    /// taken the place of the segment before, and begins yet another one before anything is written.
+    /// Begins another segment. If its name may not be on disk, the stream still goes on with it, because it may have
+    /// replaced the segment before. The stream then begins yet another segment before it writes anything.
     pub(crate) fn roll(&mut self) -> Result<(), JournalError> {
         self.write_deferred()?;
         self.cut_unacknowledged()?;
@@ -354,8 +354,9 @@ impl Tail {
         Ok(())
     }
 
-    /// Removes the stream. It counts as removed once its folder has another name, whatever becomes of the files in it. A
-    /// stream without its folder could be written to the redo log alone, and that would be lost with the process.
+    /// Removes the stream. It counts as removed once its folder has another name, whatever becomes of the files in it.
+    /// Records of a stream without its folder could be written to the redo log alone, and would be lost with the
+    /// process.
     pub(crate) fn remove_stream(&mut self) -> Result<u64, JournalError> {
         self.file = None;
         let mut state = self.stream.state.lock();
@@ -366,9 +367,9 @@ impl Tail {
         let doomed = put_aside(&self.stream.folder)?;
         state.is_removed = true;
         drop(state);
-        // Readers that wait hear of it.
+        // Waiting readers learn of it.
         self.stream.end.send_modify(|end| *end = u64::MAX);
-        // Until then a power cut brings the folder back, and its files must still be there.
+        // Until the name is on disk, a power cut brings the folder back, and its files must still be there.
         sync_name(&doomed)?;
         let remove = || {
             #[cfg(test)]
@@ -414,7 +415,7 @@ impl StreamShared {
     }
 }
 
-/// The first bytes of a segment, which make all earlier segments unnecessary.
+/// The changes at the beginning of a segment. They make all earlier segments unnecessary.
 pub(crate) fn snapshot(state: &StreamState) -> Vec<Change> {
     let mut changes = vec![Change::Trim {
         before: state.first,
@@ -465,6 +466,6 @@ fn sync_name(folder: &Path) -> Result<(), JournalError> {
 /// Reports a folder that was put aside and could not be removed.
 fn report_rest(doomed: &Path, removed: io::Result<()>) {
     if let Err(error) = removed {
-        tracing::warn!(folder = %doomed.display(), %error, "a folder that is out of use is not removed yet: it is when the journal is opened again");
+        tracing::warn!(folder = %doomed.display(), %error, "a folder that is out of use could not be removed: the journal removes it when it is opened again");
     }
 }

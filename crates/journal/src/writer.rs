@@ -20,13 +20,13 @@ const GROUP: usize = 64 << 20;
 /// Writes until the queue is closed.
 pub(crate) struct Writer {
     queue: Arc<Queue>,
-    /// By the streams' numbers.
+    /// The tails, by the streams' numbers.
     tails: HashMap<u64, Tail>,
     redo: Redo,
     /// Streams of which the redo log has bytes that their files do not have.
     deferred: HashSet<u64>,
     deferred_bytes: usize,
-    /// After so many bytes they are written into the files.
+    /// When so many bytes are deferred, they are written into the files.
     most_deferred: usize,
     separate_streams: usize,
     #[cfg(test)]
@@ -56,7 +56,7 @@ impl Writer {
 
     pub(crate) fn run(mut self) {
         while let Some(orders) = self.queue.take() {
-            // Refused entries would overwrite, after a crash, what is written now.
+            // After a crash, refused entries would overwrite the bytes that are written now.
             if let Err(error) = self.redo.cut() {
                 for (_, order) in orders {
                     let _ = order.done().send(Err(error.clone()));
@@ -99,8 +99,8 @@ impl Writer {
         self.redo.close(written);
     }
 
-    /// Commits the batches of these streams: together in the redo log if they are many, and each on its own if not, if a
-    /// batch is so large that it would gain nothing, or if refused bytes must be cut off first.
+    /// Commits the batches of these streams. Many batches go together into the redo log. A batch is committed on its own
+    /// if there are few, if it is too large to gain from the log, or if refused bytes must be cut off first.
     fn commit_all(&mut self, ids: &HashSet<u64>) {
         let (mut small, mut large): (Vec<u64>, Vec<u64>) = ids.iter().partition(|id| {
             self.tails.get(id).is_some_and(|tail| {
@@ -110,7 +110,7 @@ impl Writer {
         if small.len() <= self.separate_streams {
             large.append(&mut small);
         } else if let Err(error) = self.begin() {
-            tracing::warn!(%error, "the redo log does not begin: each stream is synchronised on its own");
+            tracing::warn!(%error, "cannot begin the redo log: each stream is synchronised on its own");
             large.append(&mut small);
         }
         for id in large {
@@ -173,9 +173,9 @@ impl Writer {
         }
     }
 
-    /// Writes into the files what the redo log alone has.
+    /// Writes the bytes that only the redo log has into the files.
     fn write_deferred(&mut self) -> Result<(), JournalError> {
-        // Tried again after as much more, if it fails.
+        // If it fails, it is tried again after as many further bytes.
         self.deferred_bytes = 0;
         let mut failed = Ok(());
         let mut ids: Vec<u64> = self.deferred.drain().collect();
@@ -257,8 +257,8 @@ impl Writer {
         }
     }
 
-    /// The tail of a stream, with room in its segment for what is to be written next. If another segment cannot be begun,
-    /// the caller is told.
+    /// The tail of a stream, with room in its segment for the next `size` bytes. If another segment cannot be begun, the
+    /// caller is told.
     fn room_for(&mut self, id: u64, size: usize, done: Done) -> Option<(&mut Tail, Done)> {
         if self.tails.get(&id)?.is_full(size) {
             self.commit(id);

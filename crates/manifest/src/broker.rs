@@ -57,7 +57,7 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
     let named = kinds.find_map(|kind| Some((kind, members.remove(kind.name())?)));
     let broker = named.map(|(kind, section)| kind.named(section));
     let broker = broker.transpose().map_err(D::Error::custom)?;
-    // It may be a broker of which this build knows nothing, and the platform would run on the mesh.
+    // The section may be of a broker that this build does not know. The platform would then run on the mesh instead.
     if let Some(unknown) = members.keys().next() {
         let shown: String = unknown.chars().take(LONGEST_NAME).collect();
         return Err(D::Error::custom(format!(
@@ -83,12 +83,12 @@ impl<'t> Reader<'t> {
         let Some((transport, at)) = transport else {
             if let Some((name, value)) = other {
                 let help = format!("write transport = \"{name}\" in [platform]");
-                let message = format!("[{name}] is there, and the platform runs on the mesh");
+                let message = format!("[{name}] is there, but the platform runs on the mesh");
                 self.problem(value.span(), message, Some(help));
             }
             return None;
         };
-        let unfit = || format!("transport \"{transport}\" and what else is written do not fit");
+        let unfit = || format!("transport \"{transport}\" does not fit the rest of the manifest");
         let (message, help) = match (chosen, other) {
             (None, None) if transport == MESH => return None,
             (None, Some((name, _))) if transport == MESH => {
@@ -112,8 +112,7 @@ impl<'t> Reader<'t> {
                 Some(_) if root.contains_key("gateway") => {
                     let help = "remove [gateway], or run the platform on the mesh".to_owned();
                     let title = kind.title();
-                    let message =
-                        format!("the gateway to other platforms is not carried by {title}");
+                    let message = format!("{title} does not carry the gateway to other platforms");
                     (message, help)
                 }
                 Some(value) => {
@@ -279,25 +278,25 @@ mod tests {
             (
                 "",
                 MANAGED,
-                "[rabbitmq] is there, and the platform runs on the mesh",
+                "[rabbitmq] is there, but the platform runs on the mesh",
                 "write transport = \"rabbitmq\" in [platform]",
             ),
             (
                 "transport = \"mesh\"",
                 MANAGED,
-                "transport \"mesh\" and what else is written do not fit",
+                "transport \"mesh\" does not fit the rest of the manifest",
                 "remove [rabbitmq], or write transport = \"rabbitmq\"",
             ),
             (
                 "transport = \"pigeons\"",
                 "",
-                "transport \"pigeons\" and what else is written do not fit",
+                "transport \"pigeons\" does not fit the rest of the manifest",
                 "write \"mesh\" or \"rabbitmq\"",
             ),
             (
                 ON_RABBITMQ,
                 "[rabbitmq]\nmanaged = true\n[gateway.http]\nlisten = \"127.0.0.1:7100\"",
-                "the gateway to other platforms is not carried by RabbitMQ",
+                "RabbitMQ does not carry the gateway to other platforms",
                 "remove [gateway], or run the platform on the mesh",
             ),
             (

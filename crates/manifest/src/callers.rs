@@ -56,11 +56,11 @@ pub struct CallerEntry {
     /// The subject (`sub`) of its tokens, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Whether it may come with a certificate of this platform for its name, over TLS.
+    /// Whether the caller may prove its name, over TLS, with a certificate of this platform.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub certificate: bool,
-    /// The scopes that a token must have to speak for it. Callers with one subject are told apart by them: the first one
-    /// counts whose scopes the token has.
+    /// The scopes that a token must have to speak for this caller. They tell callers with the same subject apart: the
+    /// first caller whose scopes the token has counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }
@@ -82,7 +82,7 @@ pub struct OauthEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WebhooksEntry {
-    /// Networks besides the open internet to which it posts: `10.0.0.7`, or `10.0.0.0/24`.
+    /// Networks besides the open internet to which the gateway posts: `10.0.0.7`, or `10.0.0.0/24`.
     #[serde(default)]
     pub allow: Vec<String>,
 }
@@ -102,16 +102,16 @@ pub struct KeyHash(pub [u8; 32]);
 )]
 pub struct NoKeyHash;
 
-/// An entry names no place.
+/// An entry of `hosts` or `origins` cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoHostOrOrigin {
-    /// It is no host.
-    #[error(
-        "{0:?} in `hosts` is no name of a host: write it as agents.example or agents.example:8443"
-    )]
+    /// The entry is not a host.
+    #[error("{0:?} in `hosts` is not a host: write it as agents.example or agents.example:8443")]
     Host(String),
-    /// It is no origin.
-    #[error("{0:?} in `origins` is no origin of web pages: write it as https://app.example:443")]
+    /// The entry is not an origin.
+    #[error(
+        "{0:?} in `origins` is not an origin of web pages: write it as https://app.example:443"
+    )]
     Origin(String),
 }
 
@@ -232,7 +232,7 @@ impl CallersEntry {
         if let Some(webhooks) = &self.webhooks {
             if section != "gateway.a2a" {
                 return Err(format!(
-                    "[{section}] posts to nobody: take [{section}.webhooks] out"
+                    "[{section}] posts no news: remove [{section}.webhooks]"
                 ));
             }
             Reach::new(&webhooks.allow).map_err(|error| error.to_string())?;
@@ -264,7 +264,9 @@ impl CallersEntry {
                 ));
             }
             if caller.key.is_some_and(|key| !keys.insert(key)) {
-                return Err(format!("{name} has the key of another caller"));
+                return Err(format!(
+                    "{name} has the key of another caller: give each caller its own"
+                ));
             }
             let scopes: BTreeSet<_> = caller.scopes.iter().collect();
             if caller.subject.is_some() && !subjects.insert((&caller.subject, scopes)) {

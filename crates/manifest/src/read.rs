@@ -20,7 +20,7 @@ use super::{AgentEntry, GatewayEntry, Manifest, PlatformEntry, ProcessAgents, Re
 
 /// Most processes of one `[[agent]]`, most agents of one process, and most agents of all.
 const MOST: i64 = 1_000_000;
-/// Most mistakes that are told at once.
+/// Most mistakes in one report.
 const MOST_PROBLEMS: usize = 256;
 
 const PLATFORM_KEYS: &[&str] = &[
@@ -241,7 +241,7 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// Refuses what cannot be sealed.
+    /// Refuses the sections whose messages cannot be sealed.
     fn only_what_is_sealed(&mut self, root: &DeTable<'t>) {
         let gateway = |name| root.get("gateway")?.get_ref().as_table()?.get(name);
         for (what, found) in [
@@ -341,7 +341,7 @@ impl<'t> Reader<'t> {
             self.problem(
                 value.span(),
                 message,
-                Some(format!("take {node} out of one of both")),
+                Some(format!("remove {node} from `node` or from `forbid`")),
             );
         }
         let restart = self.choice(

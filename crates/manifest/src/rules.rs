@@ -118,7 +118,7 @@ impl<'t> Reader<'t> {
             && gateway.doors().next().is_none()
             && gateway.neighbours.is_empty()
         {
-            Some("[gateway] has no way out".to_owned())
+            Some("[gateway] names no other platform and no callers".to_owned())
         } else {
             let http = gateway.http.iter();
             let http = http.map(|http| http.check().map_err(|it| it.to_string()));
@@ -178,7 +178,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// `level`: the platform's.
+    /// Reads the channels. `level` is that of the platform.
     pub(super) fn channels(
         &mut self,
         root: &DeTable<'t>,
@@ -204,7 +204,8 @@ impl<'t> Reader<'t> {
             };
             if !taken.insert(channel.path.clone()) {
                 let at = table.get("path").map_or(entry.span(), Spanned::span);
-                let help = "the first that fits a channel holds for it: take one out".to_owned();
+                let help =
+                    "only the first entry that fits a channel applies to it: remove one".to_owned();
                 let message = format!("the channel {} is there twice", channel.path);
                 self.problem(at, message, Some(help));
             }
@@ -254,8 +255,8 @@ impl<'t> Reader<'t> {
             Some(true) if !is_persistent(&qos) => qos.persistence = Some(Persistence::Persistent),
             Some(false) if is_persistent(&qos) => {
                 let at = table.get("persistent").map_or(entry.span(), Spanned::span);
-                let help = "take one of both out".to_owned();
-                let message = "the channel is persistent by its `qos`, and is not to be";
+                let help = "remove one of both".to_owned();
+                let message = "`qos` makes the channel persistent, and `persistent` forbids it";
                 self.problem(at, message, Some(help));
             }
             _ => {}
@@ -270,7 +271,7 @@ impl<'t> Reader<'t> {
         }
         if is_persistent(&qos) && qos.level.max(level) == Some(SecurityLevel::Sealed) {
             let message = "the channel is persistent, and level=sealed holds for it";
-            let help = "a log cannot hold what its later readers could not open: make it transient, or write level=signed";
+            let help = "later readers of its log could not open sealed events: make the channel transient, or write level=signed";
             self.problem(entry.span(), message, Some(help.to_owned()));
         }
         Some(ChannelEntry {

@@ -38,7 +38,9 @@ pub(crate) enum GreetingError {
     Ended,
     #[error("the peer did not identify itself in time")]
     TooSlow,
-    #[error("too many connections are just being made, and most of them from there")]
+    #[error(
+        "too many connections wait to identify themselves, and most of them come from this address"
+    )]
     Crowded,
 }
 
@@ -69,7 +71,7 @@ impl From<BindingError> for GreetingError {
     }
 }
 
-/// A stored hello.
+/// A hello that owns its bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Greeting {
     pub(crate) level: u8,
@@ -122,7 +124,7 @@ impl Greeting {
         }
     }
 
-    /// The hello in the form for the session.
+    /// The hello, in the form that the session uses.
     pub(crate) fn hello(&self) -> Hello<'_> {
         Hello {
             version: PROTOCOL_VERSION,
@@ -147,18 +149,18 @@ pub(crate) struct Greeted {
     /// The proved identity of the process.
     pub(crate) peer: Option<VerifiedIdentity>,
     pub(crate) proof: Option<ConnectionProof>,
-    /// The bytes after the hello.
+    /// The bytes that came after the hello.
     pub(crate) inbox: Vec<u8>,
 }
 
-/// A connection before any hello, with TLS if the level uses it.
+/// A connection before any hello; with TLS, if the level uses it.
 pub(crate) struct Opened {
     wire: Wire,
     peer: Option<VerifiedIdentity>,
     proof: Option<ConnectionProof>,
 }
 
-/// The name of the protocol and level for TLS (RFC 7301). Sides at different levels find no common name.
+/// The name of the protocol and level for TLS (RFC 7301). Sides at different levels have no common name.
 pub fn protocol_name(level: SecurityLevel) -> &'static [u8] {
     match level {
         SecurityLevel::None | SecurityLevel::Tls => b"sealbus-mesh/1/tls",
@@ -171,8 +173,8 @@ pub fn protocol_name(level: SecurityLevel) -> &'static [u8] {
 /// Sets up the socket of a connection.
 fn prepare(tcp: &TcpStream) -> io::Result<()> {
     tcp.set_nodelay(true)?;
-    // Processes of one host share no network that pacing could spare. There a congestion control that paces (BBR) costs
-    // a timer for each segment, and half the throughput where sending comes in bursts.
+    // Processes of one host share no network that pacing could spare. Between them, a congestion control that paces
+    // (BBR) costs a timer for each segment, and halves the throughput of bursts.
     #[cfg(target_os = "linux")]
     if let (Ok(here), Ok(there)) = (tcp.local_addr(), tcp.peer_addr())
         && here.ip() == there.ip()
@@ -183,7 +185,7 @@ fn prepare(tcp: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// A congestion control that does not pace, and is in every Linux kernel (tcp(7)).
+/// A congestion control that does not pace, and is part of every Linux kernel (tcp(7)).
 #[cfg(target_os = "linux")]
 const LOCAL_CONGESTION_CONTROL: &[u8] = b"reno";
 
@@ -221,7 +223,7 @@ pub(crate) async fn open(
     })
 }
 
-/// Takes an accepted connection as far as its TLS.
+/// Takes an accepted connection through its TLS handshake.
 pub(crate) async fn admit(
     tcp: TcpStream,
     level: SecurityLevel,
@@ -239,7 +241,7 @@ pub(crate) async fn admit(
     };
     let Some((acceptor, trust)) = secure else {
         if is_tls {
-            // The alert handshake_failure of TLS: the one answer a TLS client understands.
+            // The TLS alert handshake_failure: the only answer that a TLS client understands.
             let _ = tcp.try_write(&[0x15, 3, 3, 0, 2, 2, 40]);
             return Err(mismatch(
                 "the peer comes with TLS, this process is at level none".to_owned(),
@@ -253,7 +255,7 @@ pub(crate) async fn admit(
     };
     if first[0] == PREFACE[0] {
         let text = format!("this process is at level {level}, you came at level none");
-        // A socket closed with bytes unread resets the connection, and the answer may be lost with it.
+        // Closing a socket with unread bytes resets the connection, and the answer may be lost with it.
         let _ = tcp.try_read(&mut [0; LONGEST_FIRST_BODY]);
         let mut wire = Wire::plain(tcp);
         say_goodbye(&mut wire, GoodbyeReason::LevelMismatch, &text, true);
@@ -306,8 +308,8 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// A server judges the client's certificate when the client's part of the handshake is over, so its verdict comes with the
-/// first bytes.
+/// Finds out whether a server refuses this process's certificate. A server judges it after the client's part of the
+/// handshake, so its verdict comes with the first bytes.
 fn disowned(error: io::Error) -> GreetingError {
     use rustls::AlertDescription as Alert;
     match tls_error(&error) {
@@ -363,7 +365,7 @@ fn failed_handshake(
 }
 
 impl Opened {
-    /// Says hello and waits for the answer, on the dialling side.
+    /// Sends the hello and waits for the answer, on the dialling side.
     pub(crate) async fn dial(
         mut self,
         expected: &Identity,
@@ -443,7 +445,7 @@ fn read_hello(inbox: &[u8]) -> Result<Option<(Greeting, usize)>, GreetingError> 
     }
 }
 
-/// Writes all that is pending.
+/// Writes all pending bytes.
 pub(crate) async fn send(wire: &mut Wire) -> io::Result<()> {
     loop {
         wire.flush()?;
@@ -454,7 +456,7 @@ pub(crate) async fn send(wire: &mut Wire) -> io::Result<()> {
     }
 }
 
-/// Sends the reason for the connection's end, and ends it without waiting.
+/// Sends the reason for the end of the connection, and ends it without waiting.
 pub(crate) fn say_goodbye(wire: &mut Wire, reason: GoodbyeReason, text: &str, is_first: bool) {
     let mut out = if is_first {
         PREFACE.to_vec()

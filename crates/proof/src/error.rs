@@ -26,9 +26,9 @@ pub enum SignError {
         "the author's proofs are of the algorithm {wanted}, and those of its process are of {found}"
     )]
     Algorithm {
-        /// That of the author.
+        /// The author's algorithm.
         wanted: SignatureAlgorithm,
-        /// That of the process.
+        /// The process's algorithm.
         found: SignatureAlgorithm,
     },
     /// The level asks for no signature.
@@ -71,7 +71,7 @@ pub enum Malformed {
     #[error("the number {0} is not that of level signed or sealed")]
     Level(u8),
     /// A message or an author is not in the batch.
-    #[error("place {place} among {of}")]
+    #[error("there is no place {place} among {of} messages or authors")]
     Place {
         /// The place, from 0.
         place: u16,
@@ -202,7 +202,7 @@ pub enum NotDisclosed {
     /// The words are not those of a sealed message of the file.
     #[error("the words {number} are not those of a sealed message in the file")]
     OfNoMessage {
-        /// Their number, from 1.
+        /// The number of the words, from 1.
         number: usize,
     },
     /// A line cannot be written.

@@ -74,8 +74,8 @@ impl Batch {
         self.conditions.extend(other.conditions);
     }
 
-    /// Adds changes of rows after those of this batch. If a row's key `is_used_once`, the store never hears of it once it is
-    /// deleted before its value was committed.
+    /// Adds changes of rows after those of this batch. If a row's key `is_used_once`, and the row is deleted before its
+    /// value was committed, the store never hears of the row.
     pub fn add(
         &mut self,
         rows: impl IntoIterator<Item = Row>,
@@ -159,7 +159,7 @@ pub enum StoreError {
     },
     /// The disk is full; nothing was changed.
     #[error(
-        "no space left for the store {}: free some on that disk; what was not kept is tried anew with the next change",
+        "no space left for the store {}: free some on that disk; the next change tries again to keep what was not kept",
         path.display()
     )]
     Full {
@@ -215,18 +215,18 @@ pub enum StoreError {
     },
     /// The Master ended before the store answered. The commit may have been made nevertheless.
     #[error(
-        "this Master ended before the store answered, so whether it was done is not known: ask again"
+        "this Master ended before the store answered, so nobody knows whether the change was made: ask again"
     )]
     Unanswered,
     /// etcd refused a request; nothing was changed.
-    #[error("etcd refused what the Master asked: {detail}; `sealbus store check` examines it")]
+    #[error("etcd refused a request of the Master: {detail}; `sealbus store check` examines etcd")]
     Refused {
         /// etcd's reason.
         detail: String,
     },
     /// etcd has no space left; nothing was changed.
     #[error(
-        "etcd-full: etcd ({members}) has no space left: compact and defragment it, then `etcdctl alarm disarm`; what was not kept is tried anew with the next change"
+        "etcd-full: etcd ({members}) has no space left: compact and defragment it, then `etcdctl alarm disarm`; the next change tries again to keep what was not kept"
     )]
     EtcdFull {
         /// The members' addresses.
@@ -254,7 +254,7 @@ pub enum StoreError {
     },
     /// A value is too long for any store; nothing was changed.
     #[error(
-        "the store's entry '{key}' has {length} bytes, and {limit} are the most that a store and a backup can hold: nothing was changed; the platform must have less under this name"
+        "the store's entry '{key}' has {length} bytes, and {limit} are the most that a store and a backup can hold: nothing was changed; reduce the entries that the platform keeps under this name"
     )]
     LongValue {
         /// The beginning of the key.

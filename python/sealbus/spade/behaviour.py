@@ -78,15 +78,15 @@ class CyclicBehaviour(ABC):
     # ----- for programs to call
 
     def set_agent(self, agent: Any) -> None:
-        """Gives it to an agent."""
+        """Gives the behaviour to an agent."""
         self.agent = agent
 
     def set_template(self, template: BaseTemplate | None) -> None:
-        """Says which messages it takes; without a template all of them."""
+        """Sets which messages the behaviour takes; without a template all of them."""
         self.template = template
 
     def match(self, message: Message) -> bool:
-        """Whether it takes a message."""
+        """Whether the behaviour takes a message."""
         return self.template is None or self.template.match(message)
 
     @property
@@ -104,17 +104,17 @@ class CyclicBehaviour(ABC):
         return self.agent.get(name)
 
     def kill(self, exit_code: Any = None) -> None:
-        """Ends it after this run."""
+        """Ends the behaviour after this run."""
         self._is_killed = True
         if exit_code is not None:
             self._exit_code = exit_code
 
     def is_killed(self) -> bool:
-        """Whether it was killed."""
+        """Whether the behaviour was killed."""
         return self._is_killed
 
     def is_done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the behaviour has ended."""
         return self._ended.is_set()
 
     @property
@@ -129,7 +129,7 @@ class CyclicBehaviour(ABC):
         self._exit_code = value
 
     async def join(self, timeout: float | None = None) -> None:
-        """Waits until it has ended; raises TimeoutError after `timeout` seconds."""
+        """Waits until the behaviour has ended; raises TimeoutError after `timeout` seconds."""
         if timeout is None:
             await self._ended.wait()
             return
@@ -137,7 +137,7 @@ class CyclicBehaviour(ABC):
             await self._ended.wait()
 
     def mailbox_size(self) -> int:
-        """How many messages wait for it."""
+        """The number of messages that wait for the behaviour."""
         return len(self._inbox)
 
     async def enqueue(self, message: Message) -> None:
@@ -151,8 +151,8 @@ class CyclicBehaviour(ABC):
         self.agent.traces.append(msg, category=str(self))
 
     async def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message that the template takes. Without a `timeout`, in seconds, it does not wait; None if there is
-        none."""
+        """The next message that the template takes, or None. Waits at most `timeout` seconds; without a `timeout` it
+        does not wait."""
         if not timeout or len(self._inbox):
             return self._inbox.take()
         return await self._wait(self._inbox.next(self.agent._clock, timeout))
@@ -160,7 +160,7 @@ class CyclicBehaviour(ABC):
     # ----- its life
 
     def start(self) -> None:
-        """Begins; the agent must be alive."""
+        """Begins the behaviour; the agent must be alive."""
         self.is_running = True
         self._begun = self.agent._begin(self._live, str(self))
 
@@ -209,7 +209,7 @@ class CyclicBehaviour(ABC):
         await self._wait(clock.sleep(moment.timestamp() - clock.time()))
 
     def _interrupt(self) -> None:
-        """Kills it, also while it waits for a message or for its time."""
+        """Kills the behaviour, even while it waits for a message or for its time."""
         self.kill()
         if self._inbox.is_waiting and self._begun is not None:
             self._is_interrupted = True
@@ -239,7 +239,7 @@ class OneShotBehaviour(CyclicBehaviour):
 
 
 class PeriodicBehaviour(CyclicBehaviour):
-    """Runs each `period` seconds, from `start_at` on. A time that has gone by meanwhile is left out."""
+    """Runs each `period` seconds, from `start_at` on. Skips times that have passed meanwhile."""
 
     def __init__(self, period: float, start_at: datetime | None = None) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ class PeriodicBehaviour(CyclicBehaviour):
 
 
 class TimeoutBehaviour(OneShotBehaviour):
-    """Runs once, at `start_at`, or at once if that is over."""
+    """Runs once, at `start_at`, or at once if that time has passed."""
 
     def __init__(self, start_at: datetime) -> None:
         super().__init__()
@@ -294,7 +294,7 @@ class State(OneShotBehaviour):
         self.next_state: str | None = None
 
     def set_next_state(self, state_name: str) -> None:
-        """Says which state follows. A state for which it was never called is the last one."""
+        """Sets the state that follows. Without this call, a state is the last one."""
         self.next_state = state_name
 
 
@@ -309,10 +309,10 @@ class FSMBehaviour(CyclicBehaviour):
         self.setup()
 
     def setup(self) -> None:
-        """Called when it is made; a place to add states."""
+        """Called when the machine is made; a place to add states."""
 
     def add_state(self, name: str, state: State, initial: bool = False) -> None:
-        """Adds a state; one is the first."""
+        """Adds a state. The machine begins with the `initial` one."""
         if not isinstance(state, State):
             raise AttributeError(f"{state!r} is not a State")
         self._states[name] = state
@@ -359,7 +359,7 @@ class FSMBehaviour(CyclicBehaviour):
             self.current_state = following
 
     async def run(self) -> None:
-        """Not called: the states run."""
+        """Never called: the states run instead."""
         raise RuntimeError("the states of a state machine run, not the machine")
 
     def to_graphviz(self) -> str:

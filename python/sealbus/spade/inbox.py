@@ -13,20 +13,21 @@ from sealbus.spade.message import Message
 log = logging.getLogger("spade.behaviour")
 
 MOST_MESSAGES = 1024
-"""Messages that wait for a behaviour before its agent takes no more."""
+"""The most messages that wait for a behaviour. Then its agent takes no more."""
 
 MOST_CHARACTERS = 16 << 20
-"""Characters of their bodies, likewise."""
+"""The most characters of their bodies. Then its agent takes no more."""
 
 PATIENCE = 10.0
-"""Seconds that the agent waits for room. A behaviour that takes nothing for so long loses its oldest messages from then on."""
+"""Seconds that the agent waits for room. A behaviour that takes no message for so long then loses its oldest messages."""
 
 
 class Inbox:
     """A behaviour's messages.
 
-    SPADE gives each message to every behaviour whose template takes it, and many behaviours never read: a full inbox of such a
-    behaviour forgets the oldest message. That of a behaviour that reads holds back the agent, and with it the senders.
+    SPADE gives each message to every behaviour whose template takes it, and many behaviours never read. When the inbox of such
+    a behaviour is full, it forgets the oldest message. When the inbox of a reading behaviour is full, it holds back the agent,
+    and thus the senders.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class Inbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more should come."""
+        """Whether there is no room for a further message."""
         return len(self._messages) >= MOST_MESSAGES or self._characters >= MOST_CHARACTERS
 
     def put(self, message: Message) -> None:
@@ -55,7 +56,7 @@ class Inbox:
             self._pop()
 
     async def room(self, clock: Clock, owner: str) -> None:
-        """Waits until there is room, but not longer than for one who reads."""
+        """Waits until there is room, as long as the behaviour reads."""
         while self.is_full and self._is_read:
             self._has_room.clear()
             try:

@@ -26,8 +26,8 @@ PARAMETERS = ("language", "encoding", "ontology", "protocol", "conversation-id",
 ACTS = frozenset(str(act) for act in Performative)
 
 ADDED = "X-spade"
-"""Names the parameters that stand in an ACL message although the metadata have none of that name. Where it is missing, the message
-was not written with this module."""
+"""Lists the parameters of an ACL message that are not from its metadata. A message without this parameter was not written by this
+module."""
 
 THREAD = "X-spade-thread"
 """The thread of a message whose conversation has another id."""
@@ -85,7 +85,7 @@ class MessageBase:
 
     @property
     def thread(self) -> str | None:
-        """The conversation it belongs to."""
+        """The conversation that the message belongs to."""
         return self._thread
 
     @thread.setter
@@ -124,7 +124,7 @@ class MessageBase:
         return not self._sender
 
     def match(self, message: MessageBase) -> bool:
-        """Whether a message has all that this one has."""
+        """Whether a message has everything that this one has."""
         return (
             (not self._to or message.to == self._to)
             and (not self._sender or message.sender == self._sender)
@@ -135,7 +135,7 @@ class MessageBase:
 
     @property
     def id(self) -> int:
-        """A number of this object's own."""
+        """A number that identifies this object."""
         return id(self)
 
     def __eq__(self, other: object) -> bool:
@@ -180,7 +180,7 @@ def to_acl(message: MessageBase, receiver: str) -> AclMessage:
     added = []
     parameters: dict[str, Any] = {}
     performative: str = Performative.INFORM
-    # One that is no word of ACL is carried as it is, beside the act.
+    # A performative that is not a word of ACL is carried as it is, beside the act.
     named = left.get("performative", "")
     if _is_word(named):
         performative = named if named in ACTS else OwnPerformative(named)
@@ -199,7 +199,7 @@ def to_acl(message: MessageBase, receiver: str) -> AclMessage:
             added.append("conversation-id")
     reply_by = _moment(left.get("reply-by"))
     if reply_by is not None:
-        # The text as it was written comes with it.
+        # The original text is carried as well.
         parameters["reply_by"] = reply_by
     extra.update((f"X-{quote(key, safe='')}", value) for key, value in left.items())
     extra[ADDED] = " ".join(added)
@@ -207,7 +207,7 @@ def to_acl(message: MessageBase, receiver: str) -> AclMessage:
 
 
 def from_acl(carried: AclMessage, to: JID, sender: JID | None) -> Message:
-    """The message that an ACL message carries. One whose content is not text raises NotUnderstood."""
+    """The message that an ACL message carries. Raises NotUnderstood if its content is not text."""
     body = carried.content
     if isinstance(body, bytes):
         raise NotUnderstood("an agent of sealbus.spade reads text only")
@@ -235,7 +235,7 @@ def from_acl(carried: AclMessage, to: JID, sender: JID | None) -> Message:
 
 
 def _is_word(text: str) -> bool:
-    """Whether a performative of one's own may be so in every encoding."""
+    """Whether every encoding can carry this user-defined performative."""
     return text == text.lower() and text[:1].isalpha() and all(each in WORD for each in text)
 
 

@@ -1,7 +1,7 @@
 """SPADE's presence between agents on Sealbus.
 
-Agents tell each other of subscriptions by messages that the platform keeps for an agent that is not there yet. An agent is
-available as long as the AMS knows it, unless it says something else. Contacts last as long as their agent runs.
+Agents agree on subscriptions by messages, which the platform keeps for an agent that is not there yet. An agent is
+available as long as the AMS knows it, unless the agent says otherwise. Contacts last as long as their agent runs.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ ONTOLOGY = "spade-presence"
 """The ontology of the messages about presence."""
 
 MOST_CONTACTS = 10_000
-"""Contacts of one agent. Of further agents that ask for a subscription it hears nothing."""
+"""The most contacts of one agent. It does not hear further agents that ask for a subscription."""
 
 
 MOST_UNSENT = 1000
-"""Messages about presence that wait to be sent, before an agent hears of no more."""
+"""The most messages about presence that wait to be sent. Then the agent hears no further ones."""
 
 
 class ContactNotFound(Exception):
@@ -50,7 +50,7 @@ class ContactNotFound(Exception):
 
 
 class PresenceNotFound(Exception):
-    """Nothing is known of a contact's presence."""
+    """A contact's presence is unknown."""
 
 
 class PresenceShow(Enum):
@@ -88,7 +88,7 @@ class PresenceInfo:
         self.priority = priority
 
     def is_available(self) -> bool:
-        """Whether it says that the agent is there."""
+        """Whether the agent is available."""
         return self.type is PresenceType.AVAILABLE
 
     def __eq__(self, other: object) -> bool:
@@ -123,7 +123,7 @@ class Contact:
         self.jid = jid
         self.name = name
         self.subscription = subscription
-        """``to``: this agent hears of the contact; ``from``: the other way round; ``both``; ``none``."""
+        """``to``: this agent hears of the contact; ``from``: the contact hears of this agent; ``both``; ``none``."""
         self.ask = ask
         """``subscribe`` while a subscription is not approved."""
         self.groups = groups
@@ -141,7 +141,7 @@ class Contact:
             self.last_presence, self.current_presence = self.current_presence, now
 
     def get_presence(self, resource: str | None = None) -> PresenceInfo:
-        """The presence; raises PresenceNotFound if nothing is known."""
+        """The presence; raises PresenceNotFound if it is unknown."""
         if resource:
             return self.resources[resource]
         if self.current_presence is None:
@@ -149,16 +149,16 @@ class Contact:
         return self.current_presence
 
     def update_subscription(self, subscription: str, ask: str) -> None:
-        """Sets who hears of whom."""
+        """Sets the direction of the subscription, and whether it awaits approval."""
         self.subscription = subscription
         self.ask = ask
 
     def is_available(self) -> bool:
-        """Whether it is there."""
+        """Whether the contact is available."""
         return self.current_presence is not None and self.current_presence.is_available()
 
     def is_subscribed(self) -> bool:
-        """Whether this agent hears of it, or has asked to."""
+        """Whether this agent hears of the contact, or has asked to."""
         return self.subscription in ("both", "to") or self.ask == "subscribe"
 
     def __repr__(self) -> str:
@@ -177,19 +177,20 @@ class PresenceManager:
     """An agent's presence, and its contacts. Programs set the attributes ``on_…`` to functions of their own."""
 
     on_subscribe: Callable[[str], object]
-    """An agent asks for a subscription; see :meth:`approve_subscription`."""
+    """Called when an agent asks for a subscription; see :meth:`approve_subscription`."""
     on_subscribed: Callable[[str], object]
-    """An agent has approved a subscription."""
+    """Called when an agent has approved a subscription."""
     on_unsubscribe: Callable[[str], object]
-    """An agent no longer hears of this one."""
+    """Called when an agent no longer hears of this one."""
     on_unsubscribed: Callable[[str], object]
-    """An agent has ended this one's subscription."""
+    """Called when an agent has ended this agent's subscription."""
     on_presence_received: Callable[[Presence], object]
     """Called after :attr:`on_available` and :attr:`on_unavailable`."""
     on_available: Callable[[str, PresenceInfo, PresenceInfo | None], object]
-    """A contact is there, or says something else of its presence: now, and before."""
+    """Called when a contact becomes available, or changes its presence, with its JID, its present and its former
+    presence."""
     on_unavailable: Callable[[str, PresenceInfo, PresenceInfo | None], object]
-    """A contact has gone."""
+    """Called when a contact has gone, with its JID, its present and its former presence."""
 
     def __init__(self, agent: Agent, approve_all: bool = False) -> None:
         self.on_subscribe = self.on_subscribed = self.on_unsubscribe = self.on_unsubscribed = _nothing
@@ -218,11 +219,11 @@ class PresenceManager:
         return self.current_presence.show if self.current_presence else PresenceShow.NONE
 
     def get_status(self) -> str | None:
-        """Its own words."""
+        """The agent's own words about its activity."""
         return self.current_presence.status if self.current_presence else None
 
     def get_priority(self) -> int:
-        """Its priority."""
+        """The agent's priority."""
         return self.current_presence.priority if self.current_presence else 0
 
     def set_presence(
@@ -232,7 +233,7 @@ class PresenceManager:
         status: str | None = "",
         priority: int = 0,
     ) -> None:
-        """Tells all agents that hear of this one."""
+        """Announces a presence to all agents that hear of this one."""
         self.current_presence = PresenceInfo(presence_type, show, status, priority)
         for bare, contact in self.contacts.items():
             if contact.subscription in ("from", "both"):
@@ -243,7 +244,7 @@ class PresenceManager:
         self.set_presence(PresenceType.AVAILABLE)
 
     def set_unavailable(self) -> None:
-        """Says that it is not."""
+        """Says that the agent is not there."""
         self.set_presence(PresenceType.UNAVAILABLE, PresenceShow.NONE, None, 0)
 
     # ----- contacts
@@ -264,7 +265,7 @@ class PresenceManager:
         return {bare: contact for bare, contact in self.contacts.items() if contact.is_subscribed()}
 
     def subscribe(self, jid: str | JID) -> None:
-        """Asks an agent for a subscription, also one that is not there yet."""
+        """Asks an agent for a subscription, even one that is not there yet."""
         self._contact(JID(jid).bare).ask = "subscribe"
         self._tell(JID(jid).bare, PresenceType.SUBSCRIBE)
 
@@ -292,17 +293,17 @@ class PresenceManager:
             contact.subscription = before.get(contact.subscription, contact.subscription)
 
     def _tell(self, bare: str, what: PresenceType) -> None:
-        """Sends a message when it is this one's turn."""
+        """Queues a message to a contact."""
         own = self.current_presence or PresenceInfo(PresenceType.AVAILABLE, PresenceShow.NONE)
         self._unsent.put_nowait((bare, Stanza(what, own.show, own.status, own.priority, own.is_available())))
 
     def _open(self, resident: _Resident) -> None:
-        """The agent lives: what it says is sent."""
+        """Called when the agent lives: begins to send queued messages."""
         self._resident = resident
         resident.create_task(self._send_all(), supervise="ignore")
 
     async def _close(self) -> None:
-        """The agent leaves."""
+        """Called when the agent leaves: says so, and sends the queued messages."""
         if self._resident is None:
             return
         self.set_unavailable()
@@ -326,7 +327,7 @@ class PresenceManager:
         )
         try:
             if stanza.type in (PresenceType.AVAILABLE, PresenceType.UNAVAILABLE):
-                # News wait for nobody: one contact that does not read holds up no other.
+                # News do not wait for room, so a contact that does not read holds up no other.
                 resident.tell(message)
             else:
                 await resident.send(message, persistent=True)
@@ -334,9 +335,9 @@ class PresenceManager:
             log.warning("%s: cannot tell %s of its presence: %s", self.agent.jid, bare, problem)
 
     async def _hear(self, jid: JID, stanza: Stanza) -> None:
-        """Another agent has said something."""
+        """Takes in a message of another agent."""
         if self._unsent.qsize() >= MOST_UNSENT:
-            # Others cannot make it write faster than the platform keeps what it writes.
+            # Wait, so that others cannot make this agent write faster than the platform keeps its messages.
             await self._unsent.join()
         bare = jid.bare
         if bare not in self.contacts and len(self.contacts) >= MOST_CONTACTS:
@@ -351,7 +352,7 @@ class PresenceManager:
             case PresenceType.SUBSCRIBED:
                 contact = self._contact(bare)
                 if contact.ask != "subscribe":
-                    # Nobody makes himself a contact of this agent.
+                    # Ignore an approval that was not asked for.
                     return
                 contact.update_subscription(WITH_TO.get(contact.subscription, contact.subscription), "")
                 self._call(self.on_subscribed, bare)
@@ -368,7 +369,7 @@ class PresenceManager:
                 known = self.contacts.get(bare)
                 if known is None or known.subscription not in ("to", "both"):
                     return
-                # The AMS's word may come before the contact's own.
+                # The AMS may have reported this before the contact itself.
                 is_gone = known.current_presence is not None and not known.is_available()
                 if stanza.type is PresenceType.AVAILABLE or not is_gone:
                     self._note(bare, stanza.type, stanza)

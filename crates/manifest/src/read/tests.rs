@@ -369,7 +369,7 @@ fn both_doors_for_callers_stand_side_by_side() {
     let allow = posting.a2a.unwrap().webhooks.unwrap().allow;
     assert_eq!(allow, ["10.0.7.0/24"]);
     for (text, part) in [
-        (format!("{mcp}{hooks}"), "posts to nobody"),
+        (format!("{mcp}{hooks}"), "posts no news"),
         (
             format!("{a2a}{hooks}").replace("/24", "/64"),
             "network address",

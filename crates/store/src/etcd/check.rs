@@ -12,7 +12,7 @@ use super::wire::{
 use super::{EtcdSettings, Keys};
 use crate::StoreError;
 
-/// Writes that are measured.
+/// How many writes are measured.
 const WRITES: usize = 100;
 
 /// The facts about one member.
@@ -30,7 +30,7 @@ pub struct EtcdMember {
     pub leads: bool,
     /// A fault that must be mended before a platform relies on it.
     pub fault: Option<String>,
-    /// Things that had better be mended.
+    /// A fault that should be mended, but does no harm at once.
     pub warning: Option<String>,
 }
 
@@ -41,20 +41,20 @@ pub struct EtcdCheck {
     pub members: Vec<EtcdMember>,
     /// The addresses of members that the settings do not name.
     pub unnamed: Vec<String>,
-    /// How long a write took for half of the writes that were measured, in microseconds.
+    /// The median of the measured times of a write, in microseconds.
     pub write_median: u64,
-    /// How long a write took at most for 99 of 100, in microseconds.
+    /// The 99th percentile of the measured times of a write, in microseconds.
     pub write_p99: u64,
     /// Faults of the cluster as a whole.
     pub faults: Vec<String>,
-    /// Things that had better be mended.
+    /// Faults of the cluster that should be mended, but do no harm at once.
     pub warnings: Vec<String>,
 }
 
 /// The judgement on a version.
 enum Verdict {
     Good,
-    /// With a version that is better.
+    /// The version has known faults. The text names a better one.
     Old(&'static str),
     Refused(&'static str),
 }
@@ -112,7 +112,7 @@ pub(super) async fn refuse_versions(cluster: &Cluster) -> Result<(), StoreError>
             Verdict::Old(better) => tracing::warn!(
                 warning = "etcd-old",
                 %member, version = status.version, better,
-                "etcd has known faults that a later version has not: with rights of users, nested transactions pass them by"
+                "this version of etcd has known faults: nested transactions bypass the rights of users. Upgrade etcd"
             ),
             Verdict::Good => {}
         }
@@ -130,10 +130,10 @@ pub(super) async fn refuse_versions(cluster: &Cluster) -> Result<(), StoreError>
 }
 
 impl EtcdCheck {
-    /// Examines the cluster. It writes one row below the platform's prefix, some times, and removes it.
+    /// Examines the cluster. It writes one row below the platform's prefix several times, and then removes it.
     ///
     /// # Errors
-    /// [`StoreError::EtcdSettings`]. All else is part of the answer.
+    /// [`StoreError::EtcdSettings`]. The answer contains all other faults.
     pub async fn run(settings: &EtcdSettings, platform: &str) -> Result<Self, StoreError> {
         let (members, tls) = settings.read()?;
         let cluster = Cluster::new(members, tls);
@@ -185,10 +185,10 @@ impl EtcdCheck {
         let unnamed = known.iter().filter(|known| !there.contains(&known.id));
         check.unnamed = unnamed.flat_map(|known| known.addresses.clone()).collect();
         if known.len() == 1 {
-            let warning = "it has one member: its machine, or its disk, ends the platform's state";
+            let warning = "it has one member: if the machine or the disk of this member fails, the platform's state is lost";
             check.warnings.push(warning.to_owned());
         } else if !known.is_empty() && known.len().is_multiple_of(2) {
-            let warning = "it has an even number of members: one more costs nothing and bears one more loss, or one less is as good";
+            let warning = "it has an even number of members: with one less it bears as many losses, and with one more it bears one more";
             check.warnings.push(warning.to_owned());
         }
         check.ask_for_alarms(&cluster).await;
@@ -212,7 +212,7 @@ impl EtcdCheck {
                     });
                 }
             }
-            // A certificate that may do no more than it needs is a good one.
+            // A certificate without the right to read alarms is a good one: it may do no more than it needs.
             Err(CallError::Refused(_)) => {}
             Err(CallError::Away(why)) => self.faults.push(format!("it does not answer: {why}")),
         }
