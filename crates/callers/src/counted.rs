@@ -181,10 +181,10 @@ mod tests {
 
     use super::*;
 
-    /// A stream of these events.
-    struct Events(Vec<Bytes>);
+    /// A stream of the events that a function gives.
+    struct Events<F>(F);
 
-    impl Body for Events {
+    impl<F: FnMut() -> Poll<Option<Bytes>> + Unpin> Body for Events<F> {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -192,7 +192,7 @@ mod tests {
             mut self: Pin<&mut Self>,
             _waiting: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            Poll::Ready(self.0.pop().map(|event| Ok(Frame::data(event))))
+            (self.0)().map(|event| event.map(|event| Ok(Frame::data(event))))
         }
     }
 
@@ -202,25 +202,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_without_news_ends_with_its_callers_right() {
-        /// A stream that never has an event.
-        struct Silent;
-
-        impl Body for Silent {
-            type Data = Bytes;
-            type Error = Infallible;
-
-            fn poll_frame(
-                self: Pin<&mut Self>,
-                _waiting: &mut Context<'_>,
-            ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-                Poll::Pending
-            }
-        }
-
         let (places, unwritten) = (Arc::new(Semaphore::new(1)), Unwritten::default());
         let (revoke, revoked) = tokio::sync::oneshot::channel::<()>();
         let end = async move { revoked.await.unwrap() };
-        let stream = unwritten.count(Silent.boxed(), end, request(&places));
+        let silent = Events(|| Poll::Pending).boxed();
+        let stream = unwritten.count(silent, end, request(&places));
         let mut stream = stream.unwrap();
         let reading = tokio::spawn(async move { stream.frame().await.is_none() });
         tokio::task::yield_now().await;
@@ -232,25 +218,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_with_news_without_end_ends_with_its_callers_right() {
-        /// A stream that always has an event.
-        struct Busy;
-
-        impl Body for Busy {
-            type Data = Bytes;
-            type Error = Infallible;
-
-            fn poll_frame(
-                self: Pin<&mut Self>,
-                _waiting: &mut Context<'_>,
-            ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-                Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[7; PIECE + 1])))))
-            }
-        }
-
         let (places, unwritten) = (Arc::new(Semaphore::new(1)), Unwritten::default());
         let (revoke, revoked) = tokio::sync::oneshot::channel::<()>();
         let end = async move { revoked.await.unwrap() };
-        let stream = unwritten.count(Busy.boxed(), end, request(&places));
+        let event = || Poll::Ready(Some(Bytes::from_static(&[7; PIECE + 1])));
+        let stream = unwritten.count(Events(event).boxed(), end, request(&places));
         let mut stream = stream.unwrap();
         for _ in 0..3 {
             assert!(stream.frame().await.is_some());
@@ -288,7 +260,10 @@ mod tests {
         let (places, unwritten) = (Arc::new(Semaphore::new(9)), Unwritten::default());
         let long = Bytes::from(vec![7; ANSWERS / 2 + PIECE]);
         let whole = || Full::new(long.clone()).boxed();
-        let stream = || Events(vec![long.clone(); 2]).boxed();
+        let stream = || {
+            let mut events = vec![long.clone(); 2];
+            Events(move || Poll::Ready(events.pop())).boxed()
+        };
         let mut one = unwritten
             .count(stream(), pending(), request(&places))
             .unwrap();
