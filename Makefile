@@ -99,6 +99,7 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 	$(CARGO) fmt --all --check
 	$(call say,Structure: layers of crates$(comma) circles of imports$(comma) long files$(comma) sentences)
 	$(BIN)/python tests/structure/check
+	$(BIN)/pytest --quiet tests/structure
 	$(call say,Clippy$(comma) pedantic for the examples)
 	$(CARGO) clippy --locked --workspace $(FEATURES),sealbus-python/command --all-targets -- -D warnings
 	$(call say,FIPA language without the standard library)
@@ -123,7 +124,10 @@ OTHERS := test-rabbitmq test-attacks test-jade test-masters test-pkcs11 test-a2a
 # How often a suite runs until it passes.
 ATTEMPTS ?= 1
 SIDE_BY_SIDE ?= 3
+# Each suite notes there which of its tests it left out, and why.
+LEFT_OUT := target/left-out
 test: ## Every test: fast ones first, then real binaries and processes
+	@rm -rf $(LEFT_OUT)
 	@$(MAKE) --no-print-directory elsewhere & $(MAKE) --no-print-directory passes-test-rust; passed=$$?; wait; exit $$passed
 	@$(MAKE) --no-print-directory $(NEEDS) || { [ $(ATTEMPTS) -gt 1 ] && $(MAKE) --no-print-directory $(NEEDS); }
 	@$(MAKE) --no-print-directory passes-test-python
@@ -131,6 +135,7 @@ test: ## Every test: fast ones first, then real binaries and processes
 	$(call say,Suites that mostly wait$(comma) $(SIDE_BY_SIDE) at a time; each is shown when it has ended: $(OTHERS))
 	@$(MAKE) --no-print-directory -j$(SIDE_BY_SIDE) --output-sync=recurse $(addprefix passes-,$(OTHERS))
 	$(call say,All tests passed)
+	@$(BIN)/python tests/left_out $(LEFT_OUT)
 
 .PHONY: elsewhere
 elsewhere:
@@ -138,7 +143,7 @@ elsewhere:
 
 passes-%:
 	@attempt=1; \
-	until $(MAKE) --no-print-directory $(addprefix -o ,$(NEEDS)) $*; do \
+	until PYTEST_ADDOPTS="$$PYTEST_ADDOPTS --junitxml=$(LEFT_OUT)/$*.xml" $(MAKE) --no-print-directory $(addprefix -o ,$(NEEDS)) $*; do \
 	  [ $$attempt -lt $(ATTEMPTS) ] || exit 1; \
 	  attempt=$$((attempt + 1)); \
 	  printf '\n==> %s failed: see above. It runs once more.\n' $*; \

@@ -3,6 +3,7 @@
 
 mod busy;
 pub(crate) mod cell;
+mod error;
 pub(crate) mod process;
 mod progress;
 mod report;
@@ -16,9 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use sealbus_bench_driver::Answer;
 use serde_json::Value;
-use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::awake::Awake;
@@ -29,6 +28,8 @@ use crate::papers::progress::{Ahead, Progress};
 use crate::papers::results::{Key, Measurement, Outcome, Results, Service};
 use crate::papers::scenario::{Column, Table};
 use crate::papers::system::{Places, Setting, System};
+
+pub(crate) use crate::papers::error::PapersError;
 
 /// How long a server may take to become ready.
 const SERVER_START: Duration = Duration::from_secs(90);
@@ -78,23 +79,6 @@ pub(crate) struct Arguments {
 enum Profile {
     Quick,
     Full,
-}
-
-/// The reason why the benchmark cannot go on, or why a cell has no figures.
-#[derive(Debug, Error)]
-pub(crate) enum PapersError {
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    #[error("{}: {reason}", path.display())]
-    File { path: PathBuf, reason: String },
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl PapersError {
-    fn unexpected(answer: &Answer) -> Self {
-        Self::Failed(format!("a driver answered {answer:?}"))
-    }
 }
 
 /// The TOML files of a folder in order: name, path, text.

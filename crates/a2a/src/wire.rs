@@ -8,10 +8,9 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::Fault;
+use crate::proto::MOST_VALUES;
 use crate::push::PushConfig;
 
-/// Most values in a body. In memory, each takes many times its bytes in the body.
-pub(crate) const MOST_VALUES: usize = 65_536;
 /// Longest text of an error or a state, in bytes.
 pub(crate) const LONGEST_TEXT: usize = 4_096;
 /// Longest identifier that a caller may choose, in bytes.

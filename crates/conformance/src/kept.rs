@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sealbus_fipa::{AclMessage, Performative};
 
-use super::{Failure, Outcome, Promise, Verdict, check, number, soon};
+use super::{Failure, Outcome, TestedPromise, Verdict, check, number, soon};
 use sealbus_bus::Acknowledgement;
 use sealbus_bus::BoxFuture;
 use sealbus_bus::Outbox;
@@ -35,19 +35,22 @@ pub trait KeepingWorld: Send + Sync {
     fn restart(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Runs one case of [`Promise::OF_LOGS`].
+/// Runs one case of [`TestedPromise::OF_LOGS`].
 ///
 /// # Errors
 /// [`Failure`]: the promise is broken.
-pub async fn run_kept(setting: &dyn KeepingSetting, promise: Promise) -> Result<Verdict, Failure> {
+pub async fn run_kept(
+    setting: &dyn KeepingSetting,
+    promise: TestedPromise,
+) -> Result<Verdict, Failure> {
     let case = async {
         let world = setting.open().await;
         match promise {
-            Promise::Replay => replay(&*world).await,
-            Promise::LastPerKey => last_per_key(&*world).await,
-            Promise::Durable => durable(&*world).await,
-            Promise::Acknowledged => acknowledged(&*world).await,
-            Promise::Retention => retention(&*world).await,
+            TestedPromise::Replay => replay(&*world).await,
+            TestedPromise::LastPerKey => last_per_key(&*world).await,
+            TestedPromise::Durable => durable(&*world).await,
+            TestedPromise::Acknowledged => acknowledged(&*world).await,
+            TestedPromise::Retention => retention(&*world).await,
             other => Err(Failure::new(format!("`{other}` is not about logs"))),
         }?;
         Ok(Verdict::Kept)

@@ -1,7 +1,7 @@
 //! One suite for every transport: it tests the promises of the bus with real messages.
 //!
 //! A transport's tests say how to [open](Setting::open) a platform of several processes over it, and which promises it
-//! cannot keep. Each [`Promise`] is a case. Either the transport keeps the promise, or it does not claim the promise
+//! cannot keep. Each [`TestedPromise`] is a case. Either the transport keeps the promise, or it does not claim the promise
 //! and says so when asked. Any other outcome is a failure. The outcomes make a [`Column`] of the table in
 //! `docs/transports.md`.
 //!
@@ -37,7 +37,7 @@ use sealbus_bus::ReceivedMessage;
 use sealbus_bus::{Mailbox, MailboxLimits};
 
 pub use kept::{KeepingSetting, KeepingWorld, run_kept};
-pub use promise::Promise;
+pub use promise::TestedPromise;
 pub use table::{Column, StaleColumn, table};
 
 /// A limit far above any real duration, so that no case depends on speed. A broker takes half a minute to notice that a
@@ -55,7 +55,7 @@ pub trait Setting: Send + Sync {
     fn open(&self, processes: usize) -> BoxFuture<'_, Box<dyn World>>;
 
     /// Why the transport cannot keep the promise, in a few words for the table; `None`: it keeps the promise.
-    fn lacks(&self, promise: Promise) -> Option<&'static str>;
+    fn lacks(&self, promise: TestedPromise) -> Option<&'static str>;
 }
 
 /// Several processes of one platform. Dropping it ends them.
@@ -131,7 +131,7 @@ type Outcome = Result<(), Failure>;
 ///
 /// # Errors
 /// [`Failure`]: the promise is broken, or the transport claims a promise that it cannot keep.
-pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Failure> {
+pub async fn run(setting: &dyn Setting, promise: TestedPromise) -> Result<Verdict, Failure> {
     let case = async {
         let world = setting.open(PROCESSES).await;
         if let Some(why) = setting.lacks(promise) {
@@ -139,39 +139,39 @@ pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Fai
             return Ok(Verdict::NotGiven(why.to_owned()));
         }
         match promise {
-            Promise::Order => direct::order(&*world).await,
-            Promise::Receivers => direct::receivers(&*world).await,
-            Promise::Resume => direct::resume(&*world).await,
-            Promise::PushBack => direct::push_back(&*world).await,
-            Promise::PushBackAlone => direct::push_back_alone(&*world).await,
-            Promise::Crash => direct::crash(&*world).await,
-            Promise::Unread => direct::unread(&*world).await,
-            Promise::Moving => direct::moving(&*world).await,
-            Promise::ComesBack => direct::comes_back(&*world).await,
-            Promise::ForgedSender => direct::forged_sender(&*world).await,
-            Promise::RevokedSender => direct::revoked_sender(&*world).await,
-            Promise::SizeLimit => direct::size_limit(&*world).await,
-            Promise::Frames => frames::in_order(&*world, false).await,
-            Promise::FramesPushBack => frames::push_back(&*world).await,
-            Promise::FramesResume => frames::in_order(&*world, true).await,
-            Promise::Events => channels::events(&*world, false).await,
-            Promise::EventsResume => channels::events(&*world, true).await,
-            Promise::Directed => channels::directed(&*world).await,
-            Promise::Request => channels::request(&*world).await,
-            Promise::ValidFrom => channels::valid_from(&*world).await,
-            Promise::Expiry => channels::expiry(&*world).await,
-            Promise::Filter => channels::filter(&*world).await,
-            Promise::SlowSubscription => channels::slow_subscription(&*world).await,
-            Promise::EventsPushBack => channels::push_back(&*world).await,
-            Promise::Group => groups::group(&*world).await,
-            Promise::GroupCrash => groups::crash(&*world).await,
-            Promise::Rights => channels::rights(&*world).await,
-            Promise::RefusedByName => channels::refused_by_name(&*world).await,
-            Promise::Replay
-            | Promise::LastPerKey
-            | Promise::Durable
-            | Promise::Acknowledged
-            | Promise::Retention => Err(Failure::new("logs are tried by `run_kept`")),
+            TestedPromise::Order => direct::order(&*world).await,
+            TestedPromise::Receivers => direct::receivers(&*world).await,
+            TestedPromise::Resume => direct::resume(&*world).await,
+            TestedPromise::PushBack => direct::push_back(&*world).await,
+            TestedPromise::PushBackAlone => direct::push_back_alone(&*world).await,
+            TestedPromise::Crash => direct::crash(&*world).await,
+            TestedPromise::Unread => direct::unread(&*world).await,
+            TestedPromise::Moving => direct::moving(&*world).await,
+            TestedPromise::ComesBack => direct::comes_back(&*world).await,
+            TestedPromise::ForgedSender => direct::forged_sender(&*world).await,
+            TestedPromise::RevokedSender => direct::revoked_sender(&*world).await,
+            TestedPromise::SizeLimit => direct::size_limit(&*world).await,
+            TestedPromise::Frames => frames::in_order(&*world, false).await,
+            TestedPromise::FramesPushBack => frames::push_back(&*world).await,
+            TestedPromise::FramesResume => frames::in_order(&*world, true).await,
+            TestedPromise::Events => channels::events(&*world, false).await,
+            TestedPromise::EventsResume => channels::events(&*world, true).await,
+            TestedPromise::Directed => channels::directed(&*world).await,
+            TestedPromise::Request => channels::request(&*world).await,
+            TestedPromise::ValidFrom => channels::valid_from(&*world).await,
+            TestedPromise::Expiry => channels::expiry(&*world).await,
+            TestedPromise::Filter => channels::filter(&*world).await,
+            TestedPromise::SlowSubscription => channels::slow_subscription(&*world).await,
+            TestedPromise::EventsPushBack => channels::push_back(&*world).await,
+            TestedPromise::Group => groups::group(&*world).await,
+            TestedPromise::GroupCrash => groups::crash(&*world).await,
+            TestedPromise::Rights => channels::rights(&*world).await,
+            TestedPromise::RefusedByName => channels::refused_by_name(&*world).await,
+            TestedPromise::Replay
+            | TestedPromise::LastPerKey
+            | TestedPromise::Durable
+            | TestedPromise::Acknowledged
+            | TestedPromise::Retention => Err(Failure::new("logs are tried by `run_kept`")),
         }?;
         Ok(Verdict::Kept)
     };
@@ -187,46 +187,48 @@ pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Fai
 }
 
 /// Checks that a transport which cannot keep a promise does not claim it.
-fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
+fn not_claimed(world: &dyn World, promise: TestedPromise) -> Outcome {
     let Some(transport) = world.bus(0).transport() else {
         return Ok(());
     };
     let capabilities = transport.capabilities();
     let is_claimed = match promise {
-        Promise::Resume | Promise::FramesResume => capabilities.resumes,
-        Promise::EventsResume => capabilities.resumes && !world.bus(0).signs(),
-        Promise::PushBack | Promise::PushBackAlone | Promise::FramesPushBack => {
+        TestedPromise::Resume | TestedPromise::FramesResume => capabilities.resumes,
+        TestedPromise::EventsResume => capabilities.resumes && !world.bus(0).signs(),
+        TestedPromise::PushBack | TestedPromise::PushBackAlone | TestedPromise::FramesPushBack => {
             capabilities.pushes_back
         }
-        Promise::Unread => capabilities.acknowledgement > Some(Acknowledgement::ReceiverProcess),
+        TestedPromise::Unread => {
+            capabilities.acknowledgement > Some(Acknowledgement::ReceiverProcess)
+        }
         // The level says so.
-        Promise::RevokedSender | Promise::ForgedSender => false,
+        TestedPromise::RevokedSender | TestedPromise::ForgedSender => false,
         // Channels need frames. A transport without frames says so when a channel is asked for. Where agents sign, their
         // AgentBus says that it does not.
-        Promise::Frames
-        | Promise::Events
-        | Promise::Directed
-        | Promise::Request
-        | Promise::ValidFrom
-        | Promise::Expiry
-        | Promise::Filter
-        | Promise::SlowSubscription
-        | Promise::EventsPushBack
-        | Promise::Group
-        | Promise::GroupCrash
-        | Promise::Rights
-        | Promise::RefusedByName => frames::are_offered(world) && !world.bus(0).signs(),
-        Promise::Order
-        | Promise::Receivers
-        | Promise::Crash
-        | Promise::Moving
-        | Promise::ComesBack
-        | Promise::SizeLimit
-        | Promise::Replay
-        | Promise::LastPerKey
-        | Promise::Durable
-        | Promise::Acknowledged
-        | Promise::Retention => {
+        TestedPromise::Frames
+        | TestedPromise::Events
+        | TestedPromise::Directed
+        | TestedPromise::Request
+        | TestedPromise::ValidFrom
+        | TestedPromise::Expiry
+        | TestedPromise::Filter
+        | TestedPromise::SlowSubscription
+        | TestedPromise::EventsPushBack
+        | TestedPromise::Group
+        | TestedPromise::GroupCrash
+        | TestedPromise::Rights
+        | TestedPromise::RefusedByName => frames::are_offered(world) && !world.bus(0).signs(),
+        TestedPromise::Order
+        | TestedPromise::Receivers
+        | TestedPromise::Crash
+        | TestedPromise::Moving
+        | TestedPromise::ComesBack
+        | TestedPromise::SizeLimit
+        | TestedPromise::Replay
+        | TestedPromise::LastPerKey
+        | TestedPromise::Durable
+        | TestedPromise::Acknowledged
+        | TestedPromise::Retention => {
             return Err(Failure::new(
                 "every transport has to give that: it cannot be left out",
             ));
@@ -331,7 +333,7 @@ fn name(world: &dyn World, local: &str) -> String {
     format!("{local}@{}", world.bus(0).config().platform)
 }
 
-/// Makes a test of each [`Promise`] for the [`Setting`] that the expression gives.
+/// Makes a test of each [`TestedPromise`] for the [`Setting`] that the expression gives.
 #[macro_export]
 macro_rules! conformance_tests {
     ($setting:expr) => {
@@ -351,7 +353,7 @@ macro_rules! conformance_tests {
             #[tokio::test]
             async fn $name() {
                 let setting = $setting;
-                let promise = $crate::Promise::$promise;
+                let promise = $crate::TestedPromise::$promise;
                 match $crate::run(&setting, promise).await {
                     Ok(verdict) => {
                         let columns = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/transports");
@@ -367,8 +369,8 @@ macro_rules! conformance_tests {
 
         #[test]
         fn every_promise_has_its_test() {
-            let tested = [$($crate::Promise::$promise),*];
-            assert_eq!(tested, $crate::Promise::ALL);
+            let tested = [$($crate::TestedPromise::$promise),*];
+            assert_eq!(tested, $crate::TestedPromise::ALL);
         }
     };
 }

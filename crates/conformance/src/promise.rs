@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The promises of the bus over any transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Promise {
+pub enum TestedPromise {
     /// Messages from one agent to another, short and long, arrive in the order in which they were sent.
     Order,
     /// A message to several agents arrives at each of them, once.
@@ -74,7 +74,7 @@ pub enum Promise {
     Retention,
 }
 
-impl Promise {
+impl TestedPromise {
     /// The promises about logs, which come last in the table.
     pub const OF_LOGS: [Self; 5] = [
         Self::Replay,
@@ -217,7 +217,7 @@ impl Promise {
     }
 }
 
-impl fmt::Display for Promise {
+impl fmt::Display for TestedPromise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::{KeepingSetting, Promise, Setting, Verdict};
+use super::{KeepingSetting, Setting, TestedPromise, Verdict};
 
 /// Set to write columns instead of comparing them.
 const WRITE: &str = "SEALBUS_WRITE_TRANSPORTS";
@@ -30,7 +30,7 @@ pub enum StaleColumn {
         /// The column's file.
         file: PathBuf,
         /// The promise.
-        promise: Promise,
+        promise: TestedPromise,
         /// The written bytes.
         written: String,
         /// The outcome.
@@ -78,7 +78,7 @@ impl Column {
     pub fn check(
         &self,
         folder: &Path,
-        promise: Promise,
+        promise: TestedPromise,
         verdict: &Verdict,
     ) -> Result<(), StaleColumn> {
         let file = self.file(folder);
@@ -121,11 +121,11 @@ impl Column {
 }
 
 /// All promises, in the order of the table.
-fn all() -> impl Iterator<Item = Promise> {
-    Promise::ALL.into_iter().chain(Promise::OF_LOGS)
+fn all() -> impl Iterator<Item = TestedPromise> {
+    TestedPromise::ALL.into_iter().chain(TestedPromise::OF_LOGS)
 }
 
-fn line(text: &str, promise: Promise) -> Option<&str> {
+fn line(text: &str, promise: TestedPromise) -> Option<&str> {
     text.lines()
         .filter_map(|line| line.split_once(": "))
         .find(|(name, _)| *name == promise.as_str())

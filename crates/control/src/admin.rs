@@ -20,7 +20,7 @@ use super::evidence::{EvidencePages, EvidenceQuestion};
 use super::node::{LogPosition, LogText};
 use super::post::WaitingLetter;
 use super::traffic::{Traffic, Watch};
-use super::{AgentState, Blob, RefusalRecord, UnixMillis};
+use super::{Blob, PlacedState, RefusalRecord, UnixMillis};
 use crate::ask::conversation;
 
 pub use authorities::AuthorityStatus;
@@ -185,12 +185,12 @@ conversation! {
         Root -> String;
         /// Revoke by an operator's order.
         Revoke {
-            /// An agent's local name, or a serial number.
+            /// The name of an agent or a node, the identity of a process, or a serial number.
             what: String,
             /// The reason.
             reason: String,
         } -> Revoked;
-        /// The signed head of the Merkle log of issued certificates, after checking all of it.
+        /// The signed head of the Merkle log of issued certificates.
         Checkpoint -> Checkpoint;
         /// Send a message as `operator@hap`. The answer is the replies, in FIPA's string encoding.
         Send {
@@ -458,7 +458,7 @@ pub struct AgentStatus {
     /// The address on which its process listens.
     pub address: Option<SocketAddr>,
     /// The agent's life-cycle state; `None` if the agent has ended.
-    pub state: Option<AgentState>,
+    pub state: Option<PlacedState>,
     /// The reason why it cannot run, or how it ended.
     pub note: Option<String>,
     /// How often its process was restarted.

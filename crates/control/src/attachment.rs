@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::channel_log::{LogAnswer, LogRequest};
 use super::post::{DeliveredLetter, LetterOutcome, PostedLetter};
 use super::{
-    AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, PlatformDescription,
+    AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, PlacedState, PlatformDescription,
     ProcessContact, PublishedKey, RefusalRecord, Rules, SealedKeys, Subject, UnixMillis,
 };
 use crate::ask::conversation;
@@ -157,7 +157,7 @@ pub enum AgentReport {
     /// The agent is in this state now.
     State {
         /// The state.
-        state: AgentState,
+        state: PlacedState,
     },
     /// The agent ended by itself.
     Ended,

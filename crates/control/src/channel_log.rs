@@ -202,6 +202,9 @@ pub struct LogPiece {
 pub struct StoredEvent {
     /// The event's number.
     pub number: u64,
+    /// When the node wrote the event to its log. Older nodes do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<UnixMillis>,
     /// The frame as submitted: see [`PostedEvent::frame`].
     pub frame: Blob,
     /// Whether the durable subscription may already have had it.

@@ -77,7 +77,7 @@ pub enum Subject {
 /// The life-cycle states of FIPA00023.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AgentState {
+pub enum PlacedState {
     /// Placed, not yet running.
     Initiated,
     /// Running.
@@ -90,7 +90,7 @@ pub enum AgentState {
     Transit,
 }
 
-impl std::fmt::Display for AgentState {
+impl std::fmt::Display for PlacedState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Initiated => "initiated",
@@ -377,6 +377,13 @@ pub enum TransportDescription {
     Broker(BrokerDescription),
 }
 
+impl TransportDescription {
+    /// Whether its links go on when another Master leads. A broker's users belong to one Master.
+    pub fn outlives_masters(&self) -> bool {
+        matches!(self, Self::Mesh)
+    }
+}
+
 /// The description that a node gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDescription {
@@ -412,8 +419,7 @@ mod tests {
         for form in [json!({ "kind": "mesh" }), least.clone(), most] {
             let transport: TransportDescription = serde_json::from_value(form.clone()).unwrap();
             assert_eq!(serde_json::to_value(&transport).unwrap(), form);
-            let is_mesh = matches!(transport, TransportDescription::Mesh);
-            assert_eq!(is_mesh, form["kind"] == "mesh");
+            assert_eq!(transport.outlives_masters(), form["kind"] == "mesh");
         }
         let TransportDescription::Broker(broker) = serde_json::from_value(least).unwrap() else {
             panic!("a broker is described");

@@ -18,7 +18,7 @@ pub use super::post::WaitingLetters;
 use super::post::{LetterMark, PostedLetter, Trail};
 use super::traffic::{ProcessTraffic, Watch};
 use super::{
-    AgentLocation, AgentState, Blob, Fault, NodeDescription, ProcessContact, PublishedKey,
+    AgentLocation, Blob, Fault, NodeDescription, PlacedState, ProcessContact, PublishedKey,
     RefusalRecord, SealedKeys, Subject, UnixMillis,
 };
 use crate::ask::conversation;
@@ -243,7 +243,7 @@ pub struct RunningProcess {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub channels: bool,
     /// The process's agents that have reported a state, each with its latest state.
-    pub agents: Vec<(String, AgentState)>,
+    pub agents: Vec<(String, PlacedState)>,
 }
 
 conversation! {

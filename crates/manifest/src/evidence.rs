@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use toml::de::DeTable;
 
-use super::Retention;
+use super::RetentionEntry;
 use super::read::Reader;
 
 /// Most patterns of agents.
@@ -17,7 +17,7 @@ pub struct EvidenceEntry {
     pub agents: Vec<String>,
     /// How much each node keeps of the record.
     #[serde(default)]
-    pub retention: Retention,
+    pub retention: RetentionEntry,
 }
 
 impl EvidenceEntry {

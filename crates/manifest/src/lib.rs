@@ -283,12 +283,12 @@ pub struct ChannelEntry {
     pub qos: String,
     /// How much of a persistent channel is kept, at most.
     #[serde(default)]
-    pub retention: Retention,
+    pub retention: RetentionEntry,
 }
 
 /// Limits on the kept events of a persistent channel. Every limit applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retention {
+pub struct RetentionEntry {
     /// Most seconds since an event was published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<u64>,

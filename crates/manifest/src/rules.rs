@@ -13,7 +13,9 @@ use toml::de::{DeTable, DeValue};
 use super::callers::CallersEntry;
 use super::neighbours::NeighbourEntry;
 use super::read::{Reader, absolute};
-use super::{AgentEntry, ChannelEntry, GatewayEntry, NEIGHBOURS_AGENT, PlatformEntry, Retention};
+use super::{
+    AgentEntry, ChannelEntry, GatewayEntry, NEIGHBOURS_AGENT, PlatformEntry, RetentionEntry,
+};
 
 const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
 const RETENTION_KEYS: &[&str] = &["age", "count", "bytes"];
@@ -281,15 +283,15 @@ impl<'t> Reader<'t> {
         })
     }
 
-    pub(super) fn retention(&mut self, table: &DeTable<'t>) -> Retention {
+    pub(super) fn retention(&mut self, table: &DeTable<'t>) -> RetentionEntry {
         let Some(value) = table.get("retention") else {
-            return Retention::default();
+            return RetentionEntry::default();
         };
         let Some(table) = self.table(value, "retention") else {
-            return Retention::default();
+            return RetentionEntry::default();
         };
         self.unknown_keys(table, RETENTION_KEYS, "in a retention");
-        Retention {
+        RetentionEntry {
             age: self.duration(table, "age"),
             count: self
                 .integer(table, "count", 1..=i64::MAX)
@@ -339,7 +341,7 @@ mod tests {
         assert!(is_persistent(&qos));
         assert_eq!(
             manifest.channels[1].retention,
-            Retention {
+            RetentionEntry {
                 age: Some(7 * 86_400),
                 count: Some(100_000),
                 bytes: Some(64 << 30)

@@ -55,7 +55,7 @@ impl Agent for Buyer {
         bidders.push(context.peer("nobody")?);
 
         let mut net = context
-            .contract_net("ten boxes", bidders, Duration::from_secs(2))
+            .contract_net("ten boxes", bidders, Duration::from_secs(10))
             .await?;
         let (offers, refused) = (net.proposals().len(), net.refused().len());
         let (silent, lost) = (net.silent().len(), net.undelivered().len());

@@ -17,7 +17,7 @@ impl Agent for Ping {
             let ball = AclMessage::new(Performative::QueryRef)
                 .with_receiver(pong.clone())
                 .with_content(format!("ping {round}"));
-            let answer = context.request(ball, Duration::from_secs(1)).await?;
+            let answer = context.request(ball, Duration::from_secs(10)).await?;
             println!("{} says: {}", answer.sender_name(), answer.text()?);
         }
         context.stop_all();

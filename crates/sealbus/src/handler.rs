@@ -13,10 +13,11 @@ use sealbus_fipa::{AclMessage, Performative};
 use tokio::sync::Semaphore;
 
 use crate::context::Voice;
+use crate::fault::AtFault;
 use crate::filter::Filter;
 use crate::labour::{Beginning, Labour, LabourPermit};
 use crate::message::Message;
-use crate::supervision::{AgentResult, AtFault, answer};
+use crate::supervision::{AgentResult, answer};
 use crate::trace::Handling;
 
 type Work = dyn Fn(Voice, Message) -> BoxFuture<'static, AgentResult> + Send + Sync;

@@ -83,6 +83,7 @@ mod context;
 mod conversation;
 mod crew;
 pub mod directory;
+mod fault;
 mod filter;
 pub mod gateway;
 mod handler;

@@ -15,10 +15,11 @@ use tokio::task::JoinHandle;
 use crate::agent::Agent;
 use crate::context::{Context, Next, Voice};
 use crate::crew::{AgentEnd, Crew};
+use crate::fault::AtFault;
 use crate::labour::panic_text;
 use crate::message::Message;
 use crate::supervision::AgentResult;
-use crate::supervision::{AtFault, HandlerError, LEAVING_PARAMETER, Supervision, answer, judge};
+use crate::supervision::{HandlerError, LEAVING_PARAMETER, Supervision, answer, judge};
 use crate::trace::{self, Handling};
 
 /// How long a hook may go on after its agent was asked to stop, before it is cancelled at its next `.await`.

@@ -15,6 +15,7 @@ use sealbus_platform::gateway::{Gateway, GatewayError};
 use sealbus_process::attachment::{Attachment, NodeAttachError};
 use sealbus_process::{
     AgentHandle, Interceptor, LongLivedKey, LongLivedKeyError, OpenAgentError, OpenError, Process,
+    quiet_log,
 };
 use sealbus_seal::PlatformName;
 use tokio::process::{Child, Command};
@@ -358,15 +359,16 @@ impl fmt::Debug for Platform {
 }
 
 /// Writes logs to standard error, unless the program has set up its own. A program that runs by itself logs warnings; a
-/// program that a node started logs as much as the node's log shows. `SEALBUS_LOG` changes this. The AMQP library's own
-/// reports of broken connections are left out, because the transport reports them itself.
+/// program that a node started logs as much as the node's log shows. `SEALBUS_LOG` changes this. The reports of brokers'
+/// libraries are left out, because the transport itself reports broken connections.
 pub fn log_to_stderr() {
     let default = if std::env::var_os(ATTACH_VARIABLE).is_some() {
-        "info,lapin=off"
+        "info"
     } else {
-        "warn,lapin=off"
+        "warn"
     };
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE)
+        .unwrap_or_else(|_| EnvFilter::new(quiet_log(default)));
     // An error means that the program already has its own subscriber.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -4,8 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesOrdered, StreamExt};
+use sealbus_control::FaultCode;
 use sealbus_fipa::Aid;
-use sealbus_process::{AgentHandle, OpenAgentError, Process, ProcessEnd};
+use sealbus_process::{AgentHandle, CertificationError, OpenAgentError, Process, ProcessEnd};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -18,6 +19,7 @@ use crate::platform::{Platform, PlatformError};
 /// One or more agents of a program, with the name that the program gives them; made by [`agent`] and [`agents`].
 pub struct NamedAgents {
     role: Role,
+    unless_revoked: bool,
     drive: Drive,
 }
 
@@ -39,6 +41,7 @@ pub fn agent<A: Agent>(name: impl Into<String>, agent: A) -> NamedAgents {
             name: name.into(),
             count: None,
         },
+        unless_revoked: false,
         drive: Drive::Once(Some(Box::new(|crew, handle| {
             drop(crew.drive(handle, agent))
         }))),
@@ -59,6 +62,7 @@ pub fn agents<A: Agent>(
             name: name.into(),
             count: Some(count),
         },
+        unless_revoked: false,
         drive: Drive::Often(Box::new(move |crew, handle| {
             let agent = make(handle.name());
             drop(crew.drive(handle, agent));
@@ -67,6 +71,15 @@ pub fn agents<A: Agent>(
 }
 
 impl NamedAgents {
+    /// Lets the program run without those of these agents that an operator revoked. By default it does not start then.
+    #[must_use]
+    pub fn unless_revoked(self) -> Self {
+        Self {
+            unless_revoked: true,
+            ..self
+        }
+    }
+
     fn drive(&mut self, crew: &Crew, handle: AgentHandle) {
         match &mut self.drive {
             // Casting gives a single role to one agent only.
@@ -242,17 +255,40 @@ async fn run_on(platform: &Platform, mut agents: Vec<NamedAgents>) -> Result<(),
         {
             opened.push(handle?);
         }
-        opening.push_back(process.agent(&part.name));
+        let unless_revoked = agents[part.role].unless_revoked;
+        opening.push_back(open(process, &part.name, unless_revoked));
     }
     while let Some(handle) = opening.next().await {
         opened.push(handle?);
     }
     process.announce().await.map_err(PlatformError::from)?;
     for (part, handle) in parts.iter().zip(opened) {
-        agents[part.role].drive(&crew, handle);
+        if let Some(handle) = handle {
+            agents[part.role].drive(&crew, handle);
+        }
     }
     drop((crew, agents));
     until_all_have_left(process, ends).await
+}
+
+/// Puts an agent of a program on the platform. None if an operator revoked it and the program runs without it.
+async fn open(
+    process: &Process,
+    name: &str,
+    unless_revoked: bool,
+) -> Result<Option<AgentHandle>, OpenAgentError> {
+    match process.agent(name).await {
+        // The platform gives an agent that it placed here this code for no other reason.
+        Err(OpenAgentError::Certification {
+            agent,
+            source: CertificationError::Refused(fault),
+        }) if unless_revoked && fault.code == FaultCode::NotPermitted => {
+            tracing::warn!(target: "sealbus::revocation", agent, %fault,
+                "the program runs without this agent");
+            Ok(None)
+        }
+        opened => opened.map(Some),
+    }
 }
 
 async fn until_all_have_left(
@@ -345,5 +381,75 @@ impl Signals {
             std::future::pending::<()>().await;
         }
         "interrupted (Ctrl-C)"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::future::{BoxFuture, ready};
+    use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
+    use sealbus_control::host::{Command, Host, Membership};
+    use sealbus_control::{Fault, Subject};
+    use sealbus_master::embedded::EmbeddedPlatform;
+    use sealbus_seal::PlatformName;
+
+    use super::*;
+    use crate::{AgentResult, Context};
+
+    /// An embedded platform whose operator revoked the agent `auditor`.
+    struct Refusing(Arc<dyn Host>);
+
+    impl Host for Refusing {
+        fn membership(&self) -> &Membership {
+            self.0.membership()
+        }
+
+        fn answer(
+            &self,
+            request: AttachmentRequest,
+        ) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>> {
+            match &request {
+                AttachmentRequest::Certify {
+                    subject: Subject::Agent { name },
+                    ..
+                } if name == "auditor" => {
+                    let message = "auditor was revoked by an operator";
+                    Box::pin(ready(Err(Fault::new(FaultCode::NotPermitted, message))))
+                }
+                _ => self.0.answer(request),
+            }
+        }
+
+        fn commands(&self) -> Option<mpsc::Receiver<Command>> {
+            self.0.commands()
+        }
+    }
+
+    struct Leaver;
+
+    impl Agent for Leaver {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            context.stop();
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_runs_without_an_agent_that_was_revoked_only_if_it_says_so() {
+        let name = PlatformName::new("home").unwrap();
+        let embedded = EmbeddedPlatform::start(name).await.unwrap();
+        let host = Arc::new(Refusing(embedded.host()));
+        let platform = Platform::open(host, Some(embedded.bus())).await.unwrap();
+        let refused = platform.run([agent("auditor", Leaver)]).await;
+        assert!(matches!(
+            refused,
+            Err(RunError::Open(OpenAgentError::Certification { .. }))
+        ));
+        let auditor = agent("auditor", Leaver).unless_revoked();
+        let ran = platform.run([auditor, agent("door", Leaver)]).await;
+        ran.unwrap();
+        platform.close().await;
     }
 }

@@ -7,6 +7,7 @@ use sealbus_bus::SendError;
 use sealbus_fipa::{AclMessage, Performative};
 
 use crate::body::{BodyError, WrittenBody};
+use crate::fault::AtFault;
 use crate::message::ContentError;
 use crate::protocol::ProtocolError;
 
@@ -108,17 +109,6 @@ pub const LEAVING_PARAMETER: &str = "X-Sealbus-Leaving";
 
 /// The longest reason in an answer, in characters.
 const REASON_LIMIT: usize = 1_000;
-
-/// The party that must deal with the error of a handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtFault {
-    /// Nobody is at fault: the agent intends this answer.
-    Nobody,
-    /// The message cannot be read. The agent works correctly.
-    Sender,
-    /// The agent must deal with the error.
-    Agent,
-}
 
 /// The party that must deal with an error, and the act and the reason of the answer.
 pub(crate) fn judge(error: &(dyn Error + 'static)) -> (AtFault, Performative, String) {

@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 pub use reading::BadBytes;
+pub(crate) use reading::MOST_VALUES;
 pub(crate) use schema::{BAD_REQUEST, ERROR_INFO, Fields, RPC_STATUS};
 pub(crate) use writing::write;
 

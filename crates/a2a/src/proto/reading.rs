@@ -10,8 +10,9 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::schema::{Field, Fields, Kind, Label};
-use crate::wire::MOST_VALUES;
 
+/// Most values in a body, in any form. In memory, each takes many times its bytes in the body.
+pub(crate) const MOST_VALUES: usize = 65_536;
 /// Messages in each other, at most.
 const DEEPEST: usize = 100;
 

@@ -69,7 +69,7 @@ pub(crate) struct CaList {
 
 #[derive(Debug, Args)]
 pub(crate) struct CaRevoke {
-    /// The agent, or a certificate's serial number
+    /// The agent or node, a process by its identity in `sealbus ca list`, or a certificate's serial number
     #[arg(value_name = "NAME", required_unless_present = "authority", add = ArgValueCandidates::new(candidates::agents))]
     pub(crate) name: Option<String>,
     /// The CA, by its name in `sealbus ca authorities`, in place of an agent

@@ -55,7 +55,8 @@ pub(crate) struct EvidenceVerify {
     /// The file, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The platform's root certificate, as `sealbus ca root` prints it. Without it the file is its own witness
+    /// The platform's root certificate, as `sealbus ca root` prints it. Without it, nothing proves that the root
+    /// in the file is the platform's
     #[arg(long, value_name = "FILE")]
     pub(crate) root: Option<PathBuf>,
     #[command(flatten)]

@@ -30,8 +30,8 @@ pub(crate) struct Send {
     /// Wait this long for a reply, and print it
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<Lifetime>,
-    /// Keep the message on a disk of the platform until the receiver has it, however long it is away. It comes from an
-    /// agent of this command's own, and nobody waits for a reply
+    /// Keep the message on a disk of the platform until the receiver takes it, for 7 days at most. An agent of the
+    /// command's own sends the message, and the command waits for no reply
     #[arg(long, conflicts_with = "timeout")]
     pub(crate) persistent: bool,
 }

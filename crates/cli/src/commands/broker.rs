@@ -14,7 +14,7 @@ use sealbus_control::{Blob, Login};
 use sealbus_files::Private;
 use sealbus_master::certify_broker_of;
 use sealbus_seal::{
-    CertificateChain, CertificateError, Credential, KeyError, KeyPair, PlatformName, ProcessId,
+    CertificateChain, CertificateError, Credential, KeyError, KeyPair, PlatformName, random_hex,
 };
 use sealbus_store::etcd::EtcdSettings;
 use serde_json::json;
@@ -219,9 +219,8 @@ fn password(file: &Path) -> Result<String, CliError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(CliError::file("read", file)(error)),
     }
-    let password = ProcessId::random()
-        .map_err(|error| CliError::file("write", file)(io::Error::other(error.to_string())))?
-        .to_string();
+    let password = random_hex::<16>()
+        .map_err(|error| CliError::file("write", file)(io::Error::other(error)))?;
     OpenOptions::new()
         .write(true)
         .create_new(true)

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sealbus_bus::milliseconds;
-use sealbus_control::AgentState;
+use sealbus_control::PlacedState;
 use sealbus_control::admin::{AgentStatus, PlatformStatus, ask};
 use serde::Serialize;
 use serde_json::json;
@@ -67,7 +67,7 @@ fn absence(name: &str, agents: &[AgentStatus]) -> Option<String> {
         return Some(format!("there is no agent {name}: see `sealbus ps`"));
     };
     match agent.state {
-        Some(AgentState::Active) => None,
+        Some(PlacedState::Active) => None,
         Some(state) => Some(format!(
             "{name} is {state}: see `sealbus describe agent {name}`"
         )),

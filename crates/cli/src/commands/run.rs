@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use sealbus::process::LOG_VARIABLE;
+use sealbus_brokers::quiet_log;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -15,10 +16,10 @@ use crate::output::Output;
 #[cfg(unix)]
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// The usual filter.
-const LOG: &str = "info,lapin=off";
+const LOG: &str = "info";
 
-/// Logs to standard error: the platform's events, and the six steps of each certification. The AMQP library's errors
-/// are left out, because the platform itself reports a broken connection to a broker.
+/// Logs to standard error: the platform's events, and the six steps of each certification. The reports of brokers'
+/// libraries are left out, because the platform itself reports a broken connection to a broker.
 pub(super) fn log(output: Output) {
     log_to(output.is_json(), output.is_coloured(), LOG);
 }
@@ -32,12 +33,13 @@ pub(super) fn log_as_text(output: Output) {
 /// Logs only warnings, for a command that shows events and refused attempts itself.
 #[cfg(unix)]
 pub(super) fn log_warnings(output: Output) {
-    let filter = "warn,sealbus::refused=off,sealbus::refusals=off,lapin=off";
+    let filter = "warn,sealbus::refused=off,sealbus::refusals=off";
     log_to(false, output.is_coloured(), filter);
 }
 
 fn log_to(as_json: bool, coloured: bool, usual: &str) {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(usual));
+    let filter =
+        EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(quiet_log(usual)));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -6,7 +6,7 @@ use std::path::Path;
 use owo_colors::OwoColorize;
 use sealbus_control::admin::{AgentStatus, NodeStatus, ask};
 use sealbus_control::node::LogPosition;
-use sealbus_control::{AgentState, RefusalRecord};
+use sealbus_control::{PlacedState, RefusalRecord};
 use sealbus_window::fresh;
 
 use super::logs::{FOLLOW, STEP, Tails};
@@ -40,7 +40,7 @@ impl LastLook {
         }
         for agent in agents {
             let is_active = match agent.state {
-                Some(AgentState::Active) => true,
+                Some(PlacedState::Active) => true,
                 None => false,
                 Some(_) => continue,
             };

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use sealbus_bus::milliseconds;
 use sealbus_control::admin::{AgentStatus, Page, PlatformStatus, SendMessage, ServiceStatus, ask};
-use sealbus_files::Private;
 use sealbus_seal::SecurityLevel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,16 +47,8 @@ impl Stage {
         transport: DemoTransport,
         python: &Path,
     ) -> Result<Self, CliError> {
-        // Others may write here. Nobody can foresee the name, and an existing folder is not used.
-        let random = sealbus_seal::ProcessId::random().map_err(|error| CliError::Failed {
-            message: error.to_string(),
-            help: None,
-        })?;
-        let directory = std::env::temp_dir().join(format!("sealbus-demo-{level}-{random}"));
-        std::fs::DirBuilder::new()
-            .private()
-            .create(&directory)
-            .map_err(CliError::file("create", &directory))?;
+        let directory = sealbus_files::temporary(&format!("sealbus-demo-{level}"))
+            .map_err(CliError::file("use", std::env::temp_dir()))?;
         let program = std::env::current_exe().map_err(CliError::file("find", "this program"))?;
         let manifest = directory.join("platform.toml");
         std::fs::write(

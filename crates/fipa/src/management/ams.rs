@@ -21,6 +21,7 @@ pub struct AmsAgentDescription {
 
 /// The state of an agent in its life cycle (FIPA00023).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum AgentState {
     /// Made, but not yet running.
     Initiated,

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 ///
 /// Written in the standard's British spelling, read in either and in any letter case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Exception {
     /// The receiver does not support this communicative act.
     #[error("the communicative act '{0}' is not supported")]

@@ -156,7 +156,7 @@ impl Context {
         Some(Message::new(received))
     }
 
-    /// Waits until there is a message, then takes up to `most` of the messages that have come, in order.
+    /// Waits until there is a message, then takes up to `most` of the messages that have come, but at least one, in order.
     pub async fn receive_many(&mut self, most: usize) -> Result<Vec<Message>, ReceiveError> {
         let first = self.receive(Filter::any()).await?;
         let mut others = Vec::new();

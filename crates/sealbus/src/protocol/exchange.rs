@@ -9,9 +9,9 @@ use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 use sealbus_protocols::{Initiator, Outcome, Protocol, Received, Stage, To};
 use tokio::time::Instant;
 
+use super::backlog::Backlog;
 use super::error::ProtocolError;
 use super::late::{LateHandler, linger};
-use super::outgoing::Outgoing;
 use super::participants::Participants;
 use super::timeline::Timeline;
 use crate::body::WrittenBody;
@@ -67,7 +67,7 @@ pub struct Exchange {
     messages: Conversation,
     voice: Voice,
     time: Timeline,
-    outgoing: Outgoing,
+    backlog: Backlog,
     late: Option<LateHandler>,
 }
 
@@ -88,7 +88,7 @@ impl Exchange {
             messages,
             voice,
             time,
-            outgoing: Outgoing::default(),
+            backlog: Backlog::default(),
             late: None,
         };
         exchange.put_out(outgoing)?;
@@ -148,7 +148,7 @@ impl Exchange {
                 return Ok(Some(message));
             }
         }
-        self.outgoing.post(&self.voice.sender);
+        self.backlog.post(&self.voice.sender);
         Ok(None)
     }
 
@@ -167,7 +167,7 @@ impl Exchange {
             }
         }
         if self.machine.has_ended() {
-            self.outgoing.post(&self.voice.sender);
+            self.backlog.post(&self.voice.sender);
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Exchange {
     ) -> Result<Option<(Message, Received)>, ProtocolError> {
         let outbox = self.voice.sender.outbox();
         {
-            let mut sending = pin!(self.outgoing.flush(&outbox));
+            let mut sending = pin!(self.backlog.flush(&outbox));
             let mut is_sending = true;
             // A refused message does not interrupt the sending, which would lose its place at the receiver.
             loop {
@@ -252,10 +252,10 @@ impl Exchange {
             expect_reply(&self.messages, &message);
             self.voice.clock.note();
             let (message, _sending) = trace::sending(self.voice.aid(), message);
-            sent = sent.and(self.outgoing.put(&self.voice.sender, message));
+            sent = sent.and(self.backlog.put(&self.voice.sender, message));
         }
         if self.machine.has_ended() {
-            self.outgoing.post(&self.voice.sender);
+            self.backlog.post(&self.voice.sender);
         }
         sent
     }
@@ -359,7 +359,7 @@ impl Drop for Exchange {
             let notices = self.machine.advance(now);
             let _ = self.put_out(notices);
         }
-        self.outgoing.post(&self.voice.sender);
+        self.backlog.post(&self.voice.sender);
         let late = self.late.take();
         if (late.is_some() || self.machine.may_come_late())
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

@@ -14,11 +14,11 @@
 
 mod asking;
 mod auction;
+mod backlog;
 mod contract_net;
 mod error;
 mod exchange;
 mod late;
-mod outgoing;
 mod participants;
 mod participation;
 mod timeline;

@@ -13,10 +13,11 @@ use sealbus_fipa::{Expression, Performative};
 use super::{PATIENCE, PROTOCOL, Requester, Tool};
 use crate::context::Voice;
 use crate::conversation::{Undelivered, new_conversation_id};
+use crate::fault::AtFault;
 use crate::filter::Filter;
 use crate::labour::{Labour, LabourPermit};
 use crate::message::Message;
-use crate::supervision::{AtFault, Refuse, answer, judge, saying};
+use crate::supervision::{Refuse, answer, judge, saying};
 use crate::trace::{self, Handling};
 
 /// The tools of an agent.

@@ -14,7 +14,7 @@ use sealbus_bus::Provenance;
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::{TraceContext, carried};
-use crate::supervision::AtFault;
+use crate::fault::AtFault;
 
 /// The version of the semantic conventions that the spans follow.
 const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";

@@ -7,7 +7,7 @@ use sealbus_bus::Provenance;
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::carried;
-use crate::supervision::AtFault;
+use crate::fault::AtFault;
 
 /// The span that ends when a message is accepted. Without the feature there is none.
 pub(crate) struct Sending;

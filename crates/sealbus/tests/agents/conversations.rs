@@ -8,7 +8,7 @@ use sealbus::{
     agent, run_agents,
 };
 
-use super::{LONG, Notes};
+use super::{LONG, Notes, run_by_the_clock};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -189,7 +189,7 @@ async fn whoever_agreed_is_told_when_nobody_waits_any_more() {
             assert!(matches!(request.await, Err(RequestError::Timeout { .. })));
             // Here the wait is cancelled, before its time is over.
             let request = context.request(ask(context, "worker", "by drop"), LONG);
-            assert!(tokio::time::timeout(SHORT, request).await.is_err());
+            assert!(context.clock().timeout(SHORT, request).await.is_err());
             let talk = context.converse(ask(context, "worker", "by end")).await?;
             assert_eq!(talk.receive().await?.performative, Performative::Agree);
             drop(talk);
@@ -210,12 +210,11 @@ async fn whoever_agreed_is_told_when_nobody_waits_any_more() {
         }
     }
     let notes = Notes::default();
-    run_agents([
+    run_by_the_clock([
         agent("worker", Worker(notes.clone())),
         agent("asker", Asker(0)),
     ])
-    .await
-    .unwrap();
+    .await;
     assert_eq!(notes.all(), ["cancelled by asker@home"; 4]);
 }
 

@@ -66,9 +66,10 @@ impl Host for Moving {
     }
 }
 
-/// Adds up the numbers it receives, and reports its sum.
+/// Adds up the numbers it receives, and reports its sum. After the first few, it waits until the wish to move comes.
 struct Adder {
     sum: u64,
+    taken: u64,
     restored: bool,
     movable: bool,
 }
@@ -77,6 +78,7 @@ impl Adder {
     fn new(movable: bool) -> Adder {
         Adder {
             sum: 0,
+            taken: 0,
             restored: false,
             movable,
         }
@@ -96,10 +98,15 @@ impl Agent for Adder {
                     .reply(&message, Performative::Inform, self.sum.to_string())
                     .await?;
             }
-            _ => self.sum += message.text()?.parse::<u64>()?,
+            _ => {
+                if !self.restored && self.taken == FEW {
+                    // Messages pile up meanwhile.
+                    context.handle().wishes().wished().await;
+                }
+                self.taken += 1;
+                self.sum += message.text()?.parse::<u64>()?;
+            }
         }
-        // Messages pile up meanwhile.
-        tokio::time::sleep(Duration::from_millis(1)).await;
         Ok(())
     }
 
@@ -120,8 +127,10 @@ impl Agent for Adder {
 }
 
 const NUMBERS: std::ops::RangeInclusive<u64> = 1..=50;
+/// The numbers that an agent takes before it waits for the wish to move.
+const FEW: u64 = 10;
 
-/// Adds up the numbers in handlers beside its hooks.
+/// Adds up the numbers in handlers beside its hooks. All but the first few take until the wish to move comes.
 struct Crew {
     sum: Arc<Mutex<u64>>,
     under_way: Arc<AtomicU64>,
@@ -135,13 +144,19 @@ impl Crew {
         }
     }
 
-    fn work(&self, context: &mut Context) {
+    /// Begins. Once it is restored, no number waits for a wish.
+    fn work(&self, context: &mut Context, is_restored: bool) {
         let (sum, under_way) = (self.sum.clone(), self.under_way.clone());
+        let wishes = context.handle().wishes();
         context.on(Performative::Inform, 4, move |_, message| {
             let (sum, under_way) = (sum.clone(), under_way.clone());
+            let wishes = wishes.clone();
             async move {
                 under_way.fetch_add(1, Ordering::SeqCst);
                 let number: u64 = message.text()?.parse()?;
+                if !is_restored && number > FEW {
+                    wishes.wished().await;
+                }
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 *sum.lock().unwrap() += number;
                 under_way.fetch_sub(1, Ordering::SeqCst);
@@ -165,7 +180,7 @@ impl Crew {
 
 impl Agent for Crew {
     async fn setup(&mut self, context: &mut Context) -> AgentResult {
-        self.work(context);
+        self.work(context, false);
         Ok(())
     }
 
@@ -184,7 +199,7 @@ impl Agent for Crew {
 
     async fn restore(&mut self, context: &mut Context, state: Vec<u8>) -> AgentResult {
         *self.sum.lock().unwrap() = u64::from_be_bytes(state.as_slice().try_into()?);
-        self.work(context);
+        self.work(context, true);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Findings about a running platform.
 
-use sealbus_control::AgentState;
+use sealbus_control::PlacedState;
 use sealbus_control::admin::{NodeState, ask};
 use sealbus_manifest::Manifest;
 
@@ -75,8 +75,8 @@ async fn agents(connection: &mut Connection) -> Result<Vec<Finding>, CliError> {
     let now = now();
     for agent in &agents {
         match agent.state {
-            Some(AgentState::Initiated) => waiting.push(agent.name.as_str()),
-            Some(AgentState::Active) if agent.expires.is_some_and(|end| end < now) => {
+            Some(PlacedState::Initiated) => waiting.push(agent.name.as_str()),
+            Some(PlacedState::Active) if agent.expires.is_some_and(|end| end < now) => {
                 expired.push(agent.name.as_str());
             }
             _ => {}

@@ -10,9 +10,9 @@ use sealbus_process::AgentSender;
 
 /// The messages that wait for room, oldest first, each for one receiver.
 #[derive(Default)]
-pub(super) struct Outgoing(Vec<Unsent>);
+pub(super) struct Backlog(Vec<Unsent>);
 
-impl Outgoing {
+impl Backlog {
     /// Sends a message to the receivers that have room, and lets it wait for the others. A waiting message replaces an
     /// earlier message with the same act, so that few messages wait for a receiver that makes no room.
     pub(super) fn put(
