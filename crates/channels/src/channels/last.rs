@@ -129,12 +129,12 @@ impl Channels {
         if !is_persistent && gathered.missing.is_empty() {
             return Err(unavailable(Promise::LastPerKeyOfTransient).into());
         }
-        let mut events = Vec::new();
+        let mut events: Vec<ReceivedEvent> = Vec::new();
         for (node, parts) in gathered.latest.into_parts() {
             for event in parts.into_iter().flat_map(|part| part.events) {
                 // The key was read already, but the author may not be proved.
-                match event.open(&*logs, &node, 0) {
-                    Ok(event) => events.push(event),
+                match event.open(&*logs, &node, 0, agent) {
+                    Ok(event) => events.extend(event),
                     Err(problem) => tracing::error!(
                         %node, number = event.number, problem, "a kept event is not handed out"
                     ),

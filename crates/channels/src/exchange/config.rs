@@ -16,13 +16,17 @@ pub(crate) struct ExchangeConfig {
     pub(crate) subscriptions_per_process: usize,
     /// The most frames kept for one process until it acknowledges them. Beyond it, publishers wait.
     pub(crate) kept_frames: usize,
-    /// The most bytes of these frames.
+    /// The most bytes of these frames. Best-effort events that wait for the transport have the same limit of their own.
     pub(crate) kept_bytes: usize,
     /// The first pause between two hellos, and the longest.
     pub(crate) greet: (Duration, Duration),
-    /// How long publishers wait for the announcements of a process before they get an error that names it.
+    /// How long publishers wait for the announcements of a process before they get an error that names it. A process
+    /// that has announced its subscriptions has this time again when it begins anew, and may do so without end. A process
+    /// that has not has it again when it begins anew after a pause of ten times as long.
     pub(crate) introduction: Duration,
-    /// How long publishers wait for a subscription that pushes back and takes nothing. After that, events pass it by.
+    /// How long publishers wait for a subscription that pushes back and takes nothing. After that, events pass it by. It
+    /// runs for all idle subscriptions at once. A subscription has it again after each event that it takes, and so has
+    /// one that is made anew: an agent that takes very little, or subscribes without end, slows its publishers down.
     pub(crate) patience: Duration,
     /// How long an acknowledgement may be overdue before the process is given up.
     pub(crate) absence: Duration,

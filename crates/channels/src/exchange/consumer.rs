@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use sealbus_bus::{Gate, Moment, Tap};
 
 use super::aftermath::{Aftermath, PeerKey, Source, note_taken};
+use super::config::ExchangeConfig;
 use super::options::{Ended, SubscriptionOptions};
 use super::publication::Turn;
 use crate::event::{Mechanism, ReceivedEvent, RequestId};
@@ -104,11 +105,12 @@ impl Consumer {
         agent: Arc<str>,
         options: SubscriptionOptions,
         filter: Option<ChannelFilter>,
-        tap: Arc<Tap>,
+        config: &ExchangeConfig,
     ) -> Self {
         let queue = SubscriptionQueue::new(options.policy, options.limits);
         let pushes_back = options.policy == FlowPolicy::PushBack;
-        let ledgers = pushes_back.then(|| Ledgers::new(options.limits.bytes));
+        let ledgers =
+            pushes_back.then(|| Ledgers::new(options.limits.bytes, config.largest_message));
         Self {
             id,
             agent,
@@ -134,7 +136,7 @@ impl Consumer {
                 next_missed: Moment::default(),
             }),
             gate: Arc::default(),
-            tap,
+            tap: config.tap.clone(),
         }
     }
 
@@ -377,7 +379,7 @@ impl State {
 
     fn pay(&mut self, peer: PeerKey, cost: usize, aftermath: &mut Aftermath) {
         let ledgers = self.ledgers.as_mut();
-        if let Some(limit) = ledgers.and_then(|ledgers| ledgers.pay(peer, cost)) {
+        if let Some((peer, limit)) = ledgers.and_then(|ledgers| ledgers.pay(peer, cost)) {
             aftermath.credit.retain(|(other, _)| *other != peer);
             aftermath.credit.push((peer, limit));
         }

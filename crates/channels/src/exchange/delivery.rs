@@ -328,16 +328,9 @@ impl Exchange {
             ));
         }
         let header = head.to_header(path);
-        let is_asked = self.take_answer(Some(from.index), subscription, author, id, || {
+        self.take_answer(Some(from.index), subscription, author, id, || {
             ReceivedEvent::new(header, message)
-        });
-        if is_asked {
-            Ok(())
-        } else {
-            Err(refuse(
-                RefusalReason::NotPermitted,
-                format!("{author} was not asked"),
-            ))
-        }
+        })?;
+        Ok(())
     }
 }

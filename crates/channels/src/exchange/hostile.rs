@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod hoarding;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use sealbus_fipa::{AclMessage, Performative, bitefficient};

@@ -29,18 +29,20 @@
 //! processes say nothing to each other while neither publishes. A publisher waits until the platform has told its
 //! process of the others, and until each of them has announced its subscriptions, so that an event reaches each of
 //! them. If a process announces nothing within [`ExchangeConfig::introduction`], the publisher's error names that
-//! process. Best-effort events do not wait. Publishers do not wait for a process that was given up.
+//! process, and publishers wait no longer for it until it has announced its subscriptions, or greets after a long
+//! pause. Best-effort events do not wait. Publishers do not wait for a process that was given up.
 //!
 //! **Flow.** A publisher waits while a process has more than [`ExchangeConfig::kept_bytes`] unacknowledged, while a
 //! subscription that pushes back has no room, and while the process of such a subscription has given no more credit.
 //! All other subscriptions take every event and follow their policy. Best-effort events wait for no other process: they
-//! are lost if there is no room.
+//! are lost if there is no room. A new session brings no more credit: unread events of the former ones count against it.
 //!
 //! **Groups.** Subscriptions of one group share its events. The publisher's process holds each event until a member has
 //! handled it; see [`groups`].
 //!
 //! **Requests** name the subscriptions that are asked. Each subscription answers once, declines, or ends. So the
-//! requester knows which agents did not answer, and does not wait for agents that cannot answer.
+//! requester knows which agents did not answer, and does not wait for agents that cannot answer. Answers take no credit:
+//! one that finds no room beside those that wait for the requester is refused, and its agent has not answered.
 //!
 //! **Rights** are checked where an event arrives, by the identity that its transport proved, and where a subscription
 //! is announced. The publisher's process checks them, too, so that the publisher learns of a refusal early.

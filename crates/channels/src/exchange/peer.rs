@@ -20,7 +20,7 @@ use crate::flow::FlowPolicy;
 use crate::frame::{Announcement, Frame, Stamp, session};
 use crate::path::ChannelPath;
 use crate::pattern::ChannelPattern;
-use sealbus_bus::Gate;
+use sealbus_bus::{Gate, MESSAGE_OVERHEAD};
 
 /// A subscription that another process announced.
 #[derive(Debug)]
@@ -108,8 +108,12 @@ impl RemoteSubscription {
         }
     }
 
+    /// Raises the limit. The time that publishers wait begins anew, because the agent has taken an event. No event costs
+    /// less than [`MESSAGE_OVERHEAD`], so a smaller raise counts only if publishers can go on.
     pub(super) fn raise(&self, limit: u64) {
-        if self.limit.fetch_max(limit, Ordering::Relaxed) < limit {
+        let former = self.limit.fetch_max(limit, Ordering::Relaxed);
+        let is_worth_an_event = limit >= former.saturating_add(MESSAGE_OVERHEAD as u64);
+        if is_worth_an_event || limit > former && self.has_credit() {
             *self.stalled_since.lock() = None;
         }
         self.gate.open();
@@ -212,7 +216,8 @@ pub(super) struct Peer {
     /// Whether publishers go on without the process's announcements: it was given up, takes no frames, or a publisher
     /// was told that it is silent.
     pub(super) is_excused: bool,
-    /// The time until which publishers wait for the process's announcements, once a publisher does.
+    /// The time until which publishers wait for the process's announcements, once a publisher does. The announcements end
+    /// it, and a new session does so only long after it has passed.
     pub(super) awaited_until: Option<Duration>,
     /// Whether the transport has no room at the moment.
     pub(super) is_blocked: bool,
@@ -336,4 +341,46 @@ pub(super) fn acknowledge(peer: &mut Peer, read: u64) {
     };
     let after = peer.last_report;
     peer.outgoing.push_acknowledgement(&frame, after);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_credit_for_an_event_begins_the_wait_of_publishers_anew() {
+        let announcement = Announcement {
+            subscription: 1,
+            pattern: "/dates",
+            filter: "",
+            policy: FlowPolicy::PushBack,
+            answers: false,
+            takes_events: true,
+            credit: 1000,
+            reads_logs: false,
+            group: "",
+            prefetch: 0,
+        };
+        let pattern = ChannelPattern::new("/dates").expect("a pattern");
+        let agent = "idle@factory".into();
+        let it = RemoteSubscription::new(agent, pattern, None, &announcement, None, 1);
+        let at = Duration::from_secs;
+        // The last event was long.
+        it.charge(5000);
+        assert_eq!(it.stall(at(0)), at(0));
+        for step in 1..=3 {
+            it.raise(1000 + step);
+            assert_eq!(it.stall(at(20 * step)), at(0));
+        }
+        // The agent takes a short event. Publishers wait on, and the agent misses nothing.
+        it.raise(1003 + MESSAGE_OVERHEAD as u64);
+        assert!(!it.has_credit());
+        assert_eq!(it.stall(at(70)), at(70));
+        it.raise(4999);
+        assert_eq!(it.stall(at(80)), at(80));
+        // However little it is, publishers go on.
+        it.raise(5001);
+        assert!(it.has_credit());
+        assert_eq!(it.stall(at(90)), at(90));
+    }
 }

@@ -194,7 +194,8 @@ impl Exchange {
         last
     }
 
-    /// Lets publishers go on without the announcements of a process, until it is heard again.
+    /// Lets publishers go on without the announcements of a process, until it greets again. If they have waited for it
+    /// long enough already, a greeting counts only after a pause.
     pub(super) fn excuse(&mut self, index: u32) {
         if let Some(peer) = self.peers.get_mut(index) {
             peer.is_excused = true;
@@ -228,7 +229,6 @@ impl Exchange {
         peer.key.serial += 1;
         peer.is_heard = false;
         peer.is_known = false;
-        peer.awaited_until = None;
         self.all_announced = false;
         peer.is_blocked = false;
         peer.probe_at = None;

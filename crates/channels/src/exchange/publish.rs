@@ -389,6 +389,7 @@ impl Exchange {
         now: Now,
     ) {
         let is_best_effort = header.qos.reliability == Reliability::BestEffort;
+        let most = self.config.kept_bytes;
         let is_returnable = !matches!(header.mechanism, Mechanism::Request { .. })
             && header.qos.acknowledgement != Some(Acknowledgement::ReceiverAgent);
         let head = Head::of(header);
@@ -416,7 +417,7 @@ impl Exchange {
             };
             let parcel = encoded.parcel(publication.publisher, stamp, &head, &there.named);
             if is_best_effort {
-                peer.outgoing.push_datagram(parcel, &targets.counts);
+                peer.outgoing.push_datagram(parcel, &targets.counts, most);
             } else {
                 let receipt = publication.receipt.cloned();
                 if let Some(receipt) = &receipt {

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_bus::{Provenance, ReceivedMessage};
+use sealbus_bus::{ExplainedRefusal, Provenance, ReceivedMessage, RefusalReason};
 use sealbus_fipa::{AclMessage, bitefficient};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::ChannelRight;
 
 use super::aftermath::Aftermath;
-use super::collector::Collector;
+use super::collector::{self, Collector};
 use super::consumer::Consumer;
 use super::publication::{Attempt, Publication, PublishError, SentRequest, Turn};
 use super::stream::{KeptFrame, Parcel};
@@ -177,10 +177,16 @@ impl Exchange {
             now.moment,
         );
         let Some(key) = source else {
-            self.take_answer(None, consumer.id, &consumer.agent, id.0, || {
+            let agent = &consumer.agent;
+            let taken = self.take_answer(None, consumer.id, agent, id.0, || {
                 let message = ReceivedMessage::shared(message.clone(), Provenance::SameProcess);
                 ReceivedEvent::new(header, message)
             });
+            if let Err(refused) = taken
+                && refused.reason == RefusalReason::OverLimit
+            {
+                self.tell_publisher(agent, path, message, refused.into());
+            }
             return Ok(Attempt::Done(()));
         };
         let (most_frames, most_bytes) = (self.config.kept_frames, self.config.kept_bytes);
@@ -249,6 +255,10 @@ impl Exchange {
     }
 
     /// Hands an answer to the requester, if it is awaited.
+    ///
+    /// # Errors
+    /// If the agent was not asked; or if too many answers wait for the requester, and then the agent counts as one that
+    /// does not answer.
     pub(super) fn take_answer(
         &mut self,
         process: Option<u32>,
@@ -256,10 +266,10 @@ impl Exchange {
         agent: &str,
         request: u64,
         answer: impl FnOnce() -> ReceivedEvent,
-    ) -> bool {
+    ) -> Result<(), ExplainedRefusal> {
         let Some(asking) = self.asking.get_mut(&request) else {
             // The answer comes after the deadline, or after enough others.
-            return true;
+            return Ok(());
         };
         let key = (process, subscription);
         if asking
@@ -267,14 +277,27 @@ impl Exchange {
             .get(&key)
             .is_none_or(|name| **name != *agent)
         {
-            return false;
+            return Err(ExplainedRefusal {
+                reason: RefusalReason::NotPermitted,
+                explanation: format!("{agent} was not asked"),
+            });
+        }
+        if !asking.collector.add(answer()) {
+            self.decline(key, request);
+            return Err(ExplainedRefusal {
+                reason: RefusalReason::OverLimit,
+                explanation: format!(
+                    "the answer of {agent} finds no room: answers of {} MiB wait for the asker, which is the limit for one \
+                     question: answer with less, or let the asker take answers as they come",
+                    collector::MOST_BYTES >> 20
+                ),
+            });
         }
         asking.awaiting.remove(&key);
-        asking.collector.add(answer());
         asking.wanted -= 1;
         if asking.wanted == 0 || asking.awaiting.is_empty() {
             self.end_request(request);
         }
-        true
+        Ok(())
     }
 }

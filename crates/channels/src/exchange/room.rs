@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::chosen::Chosen;
 use super::consumer::{Consumer, Room};
 use super::filter_errors::Sieve;
-use super::publication::Publication;
+use super::publication::{Publication, Turn};
 use super::targets::{ChannelReceivers, PeerTargets, There};
 use super::{Exchange, Now, Outcome};
 use crate::event::{ChannelHeader, Mechanism};
@@ -16,7 +16,8 @@ use sealbus_bus::Gate;
 
 impl Exchange {
     /// The gate to wait at, if a receiver has no room. If a subscription has made its publishers wait too long, the
-    /// event passes it by.
+    /// event passes it by. The publisher waits for the first receiver without room, and the time of all others runs as
+    /// well: otherwise each of them would make publishers wait that long, one after another.
     pub(super) fn full(
         &mut self,
         chosen: &mut Chosen,
@@ -26,11 +27,13 @@ impl Exchange {
         publication: &Publication<'_>,
         now: Now,
     ) -> Option<Arc<Gate>> {
-        let turn = publication.turn;
+        let mut turn = publication.turn;
+        let mut wait = None;
         for index in &chosen.here {
             let consumer = &targets.here.get(*index)?.consumer;
             match consumer.has_room(cost, turn, now.since_start) {
                 Room::Free => continue,
+                _ if wait.is_some() => continue,
                 Room::Full(since) if is_event && self.is_stalled(since, &consumer.gate, now) => {
                     chosen.passed_here.push(*index);
                     continue;
@@ -44,52 +47,64 @@ impl Exchange {
                     report,
                 });
             }
-            return Some(consumer.gate.clone());
+            // A publisher that waits uses up no turn at the gates of others.
+            turn = Turn::default();
+            wait = Some(consumer.gate.clone());
         }
         for id in &chosen.groups {
             let room = self.groups.room(*id, cost, turn, now.since_start);
             match room {
                 None | Some((Room::Free, _)) => {}
+                Some(_) if wait.is_some() => {}
                 Some((Room::Full(since), gate)) if self.is_stalled(since, &gate, now) => {
                     chosen.passed_groups.push(*id);
                 }
-                Some((Room::Full(_) | Room::Taken, gate)) => return Some(gate),
+                Some((Room::Full(_) | Room::Taken, gate)) => {
+                    turn = Turn::default();
+                    wait = Some(gate);
+                }
             }
         }
-        if publication.qos.reliability != Reliability::BestEffort
-            && let Some(gate) = self.full_there(chosen, targets, is_event, publication, now)
-        {
-            return Some(gate);
+        if publication.qos.reliability != Reliability::BestEffort {
+            wait = self.full_there(chosen, targets, is_event, publication, wait, now);
         }
-        let passed = std::mem::take(&mut chosen.passed_here);
-        chosen.here.retain(|index| !passed.contains(index));
-        chosen.passed_here = passed;
-        let passed = &chosen.passed_groups;
-        chosen.groups.retain(|id| !passed.contains(id));
+        if wait.is_some() {
+            return wait;
+        }
+        // Those that the event passes by are in the order of the others. There may be thousands.
+        let mut passed = chosen.passed_here.iter().peekable();
+        chosen
+            .here
+            .retain(|index| passed.next_if_eq(&index).is_none());
+        let mut passed = chosen.passed_groups.iter().peekable();
+        chosen.groups.retain(|id| passed.next_if_eq(&id).is_none());
         None
     }
 
-    /// As [`full`](Self::full), for the receivers in other processes.
+    /// As [`full`](Self::full), for the receivers in other processes. `wait`: the gate at which the publisher waits anyway.
     fn full_there(
         &mut self,
         chosen: &mut Chosen,
         targets: &ChannelReceivers,
         is_event: bool,
         publication: &Publication<'_>,
+        mut wait: Option<Arc<Gate>>,
         now: Now,
     ) -> Option<Arc<Gate>> {
         let turn = publication.turn;
-        // Each with the place of its process among the chosen ones.
+        // Each with the place of its process among the chosen ones, in order.
         let mut stalled: Vec<(usize, u32)> = Vec::new();
         for (place, there) in chosen.there.iter().enumerate() {
-            let of_peer = targets.there.get(there.at)?;
+            let Some(of_peer) = targets.there.get(there.at) else {
+                continue;
+            };
             let Some(peer) = self.peers.get(of_peer.peer) else {
                 continue;
             };
             let (frames, bytes) = peer.outgoing.size();
             let is_full = frames >= self.config.kept_frames || bytes >= self.config.kept_bytes;
-            if is_full || turn.is_behind_others_at(&peer.gate) {
-                return Some(peer.gate.clone());
+            if wait.is_none() && (is_full || turn.is_behind_others_at(&peer.gate)) {
+                wait = Some(peer.gate.clone());
             }
             // The charged subscriptions are sorted in the same order.
             let mut subscriptions = of_peer.subscriptions.iter();
@@ -98,29 +113,33 @@ impl Exchange {
                     continue;
                 };
                 let it = &it.subscription;
-                if !it.has_credit() {
+                let has_credit = it.has_credit();
+                if has_credit && (wait.is_some() || !turn.is_behind_others_at(&it.gate)) {
+                    continue;
+                }
+                self.probe_later(of_peer.peer, now);
+                if !has_credit {
                     let since = it.stall(now.since_start);
+                    if wait.is_some() {
+                        continue;
+                    }
                     if is_event && self.is_stalled(since, &it.gate, now) {
                         stalled.push((place, *id));
                         continue;
                     }
-                } else if !turn.is_behind_others_at(&it.gate) {
-                    continue;
                 }
-                let gate = it.gate.clone();
-                self.probe_later(of_peer.peer, now);
-                return Some(gate);
+                wait = Some(it.gate.clone());
             }
         }
-        if !stalled.is_empty() {
+        if wait.is_none() && !stalled.is_empty() {
             let is_kept = publication.qos.persistence.is_persistent();
             self.leave_out(chosen, targets, &stalled, is_kept, now);
         }
-        None
+        wait
     }
 
     /// Removes subscriptions of other processes from the receivers of an event: each is given by the place of its
-    /// process and its number.
+    /// process and its number, in order. There may be thousands.
     fn leave_out(
         &mut self,
         chosen: &mut Chosen,
@@ -130,11 +149,12 @@ impl Exchange {
         now: Now,
     ) {
         for (place, there) in std::mem::take(&mut chosen.there).into_iter().enumerate() {
-            let is_stalled = |id: u32| stalled.contains(&(place, id));
+            let is_stalled = |id: u32| stalled.binary_search(&(place, id)).is_ok();
             let Some(of_peer) = targets.there.get(there.at) else {
                 continue;
             };
-            if !stalled.iter().any(|(other, _)| *other == place) {
+            let first = stalled.partition_point(|(other, _)| *other < place);
+            if stalled.get(first).is_none_or(|(other, _)| *other > place) {
                 chosen.there.push(there);
                 continue;
             }
@@ -142,7 +162,7 @@ impl Exchange {
             // A frame that names subscriptions skips their filters, which only their own process has evaluated.
             let must_pass_all = is_all && has_filters(of_peer);
             let reads_it = |it: &There| is_kept && it.subscription.reads_logs;
-            let is_named = |it: &There| is_all || there.named.contains(&it.id);
+            let is_named = |it: &There| is_all || there.named.binary_search(&it.id).is_ok();
             let gets = |it: &&There| it.uses.sees && !reads_it(it) && is_named(it);
             let (passed, others): (Vec<&There>, Vec<&There>) = of_peer
                 .subscriptions

@@ -11,6 +11,7 @@ mod receivers;
 mod returning;
 mod rows;
 mod sealed_groups;
+mod waiting;
 
 use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, FrameWriter, LostFrame, Provenance};
 use sealbus_fipa::{AclMessage, Performative};
@@ -257,7 +258,7 @@ fn a_process_that_never_announces_itself_is_named() {
     // An event without promises is sent.
     let attempt = scene.publish(Reliability::BestEffort);
     assert!(matches!(attempt, Ok(Attempt::Done(_))));
-    // It stops no other process, and publishers wait for it again once it is heard.
+    // It stops nobody, and gets events as soon as it has announced its subscriptions.
     scene.reaches(0);
     scene.subscribe(2, "/dates");
     scene.carry(0, 2);

@@ -8,6 +8,10 @@ use super::stream::KeptFrame;
 use super::{Exchange, Now};
 use crate::frame::Frame;
 
+/// The pause after which publishers wait again for the announcements of a process that let its time pass, as a multiple
+/// of that time. A process that greets on and on thus holds them up for a small part of the time.
+const PAUSE: u32 = 10;
+
 impl Exchange {
     /// Breaks off a session with a process that makes this one keep ever more answers and acknowledges none. The frames
     /// kept for it are given up.
@@ -82,8 +86,11 @@ impl Exchange {
                 return;
             };
             peer.epoch = from;
-            // The process announces its subscriptions now.
-            peer.is_excused = false;
+            // The process announces its subscriptions now, and publishers wait for that. A process that only greets, and
+            // announces nothing within the time, stays excused for a while: else each hello would hold them up again.
+            let (time, pause) = (now.since_start, self.config.introduction * PAUSE);
+            peer.awaited_until = peer.awaited_until.filter(|until| time < *until + pause);
+            peer.is_excused &= peer.awaited_until.is_some_and(|until| until <= time);
             self.all_announced = false;
             if has_outlived {
                 peer.own_epoch = to.saturating_add(1);

@@ -15,7 +15,8 @@ use super::receipt::Receipt;
 use super::share::Share;
 use crate::frame::{self, Frame};
 
-/// The number of best-effort events that may wait for the transport. Beyond it, the oldest is dropped.
+/// The number of best-effort events that may wait for the transport, whatever their bytes. Beyond it, the oldest is
+/// dropped.
 const DATAGRAMS: usize = 4096;
 
 /// The writer of a frame: an agent, or the process itself.
@@ -135,6 +136,7 @@ pub(super) struct OutgoingStream {
     acknowledgement: Option<(Parcel, u64)>,
     /// Best-effort events, each with the counters for dropped ones.
     datagrams: VecDeque<(Parcel, Arc<Counts>)>,
+    datagram_bytes: usize,
     /// The time of the last progress in acknowledgements, or when a frame again was the first to wait for one.
     progress: Duration,
 }
@@ -191,15 +193,25 @@ impl OutgoingStream {
         self.acknowledgement = Some((Parcel::of_process(acknowledgement), after));
     }
 
-    /// Adds a best-effort event of the channel that owns `counts`. If there is no room, the oldest such event is
-    /// dropped.
-    pub(super) fn push_datagram(&mut self, parcel: Parcel, counts: &Arc<Counts>) {
-        if self.datagrams.len() >= DATAGRAMS
-            && let Some((_, counts)) = self.datagrams.pop_front()
-        {
-            counts.dropped.fetch_add(1, Ordering::Relaxed);
+    /// Adds a best-effort event of the channel that owns `counts`. If there is no room, the oldest such events are
+    /// dropped. `most`: the bytes that they may have together. One longer event may wait alone.
+    pub(super) fn push_datagram(&mut self, parcel: Parcel, counts: &Arc<Counts>, most: usize) {
+        let bytes = parcel.len();
+        while self.datagrams.len() >= DATAGRAMS || self.datagram_bytes + bytes > most {
+            let Some(dropped) = self.pop_datagram() else {
+                break;
+            };
+            dropped.dropped.fetch_add(1, Ordering::Relaxed);
         }
+        self.datagram_bytes += bytes;
         self.datagrams.push_back((parcel, counts.clone()));
+    }
+
+    /// Takes out the oldest best-effort event. Returns the counters of its channel.
+    fn pop_datagram(&mut self) -> Option<Arc<Counts>> {
+        let (parcel, counts) = self.datagrams.pop_front()?;
+        self.datagram_bytes -= parcel.len();
+        Some(counts)
     }
 
     fn place(&self, is_known: bool) -> Option<NextFrame> {
@@ -250,7 +262,7 @@ impl OutgoingStream {
         match self.place(is_known) {
             Some(NextFrame::Hello) => self.hello = None,
             Some(NextFrame::Acknowledgement) => self.acknowledgement = None,
-            Some(NextFrame::Datagram) => drop(self.datagrams.pop_front()),
+            Some(NextFrame::Datagram) => drop(self.pop_datagram()),
             Some(NextFrame::Kept(number)) => self.sent = number,
             None => {}
         }
@@ -433,15 +445,38 @@ mod tests {
         let (first, second) = (Arc::<Counts>::default(), Arc::<Counts>::default());
         let parcel = || Parcel::of_process(&Frame::Hello { from: 1, to: 0 });
         for _ in 0..3 {
-            outgoing.push_datagram(parcel(), &first);
+            outgoing.push_datagram(parcel(), &first, usize::MAX);
         }
         for _ in 0..DATAGRAMS {
-            outgoing.push_datagram(parcel(), &second);
+            outgoing.push_datagram(parcel(), &second, usize::MAX);
         }
         let dropped = |counts: &Counts| counts.dropped.load(Ordering::Relaxed);
         assert_eq!((dropped(&first), dropped(&second)), (3, 0));
-        outgoing.push_datagram(parcel(), &first);
+        outgoing.push_datagram(parcel(), &first, usize::MAX);
         assert_eq!((dropped(&first), dropped(&second)), (3, 1));
         assert_eq!(outgoing.datagrams.len(), DATAGRAMS);
+    }
+
+    #[test]
+    fn best_effort_events_of_many_bytes_are_dropped_and_counted() {
+        let mut outgoing = OutgoingStream::default();
+        let counts = Arc::<Counts>::default();
+        let parcel = || Parcel {
+            content: Bytes::from(vec![0_u8; 1000]),
+            ..Parcel::of_process(&Frame::Hello { from: 1, to: 0 })
+        };
+        let most = 3 * parcel().len();
+        let dropped = || counts.dropped.load(Ordering::Relaxed);
+        for _ in 0..10 {
+            outgoing.push_datagram(parcel(), &counts, most);
+        }
+        assert_eq!((outgoing.datagrams.len(), dropped()), (3, 7));
+        // An event that was sent makes room.
+        outgoing.advance(true);
+        outgoing.push_datagram(parcel(), &counts, most);
+        assert_eq!((outgoing.datagrams.len(), dropped()), (3, 7));
+        // An event that is longer than all room is not lost for that.
+        outgoing.push_datagram(parcel(), &counts, 1);
+        assert_eq!((outgoing.datagrams.len(), dropped()), (1, 10));
     }
 }

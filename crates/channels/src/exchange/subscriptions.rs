@@ -135,7 +135,7 @@ impl Exchange {
             agent.clone(),
             options,
             filter,
-            self.config.tap.clone(),
+            &self.config,
         ));
         if self.resting.contains(agent) {
             consumer.set_resting(true);

@@ -318,12 +318,14 @@ impl Feed {
                     "events were not kept long enough for a subscription: see `retention`"
                 );
             }
-            match event.open(&*self.logs, node, logged.missed) {
-                Ok(received) => {
+            let reader = &self.reading.agent;
+            match event.open(&*self.logs, node, logged.missed, reader) {
+                Ok(Some(received)) => {
                     if !(self.sink)(received, note) {
                         return false;
                     }
                 }
+                Ok(None) => note.lost(),
                 Err(problem) => {
                     tracing::error!(
                         %node, number = event.number, problem,

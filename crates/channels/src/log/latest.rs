@@ -221,6 +221,7 @@ mod tests {
         .encode(&mut frame);
         LoggedEvent {
             number,
+            kept: None,
             frame: Bytes::from(frame),
             again: false,
             missed: 0,

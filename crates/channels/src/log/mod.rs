@@ -28,7 +28,7 @@ use super::filter::EventKey;
 use super::frame::Frame;
 use super::path::ChannelPath;
 use super::pattern::ChannelPattern;
-use sealbus_bus::{BoxFuture, NotKept, Provenance, ReceivedMessage};
+use sealbus_bus::{BoxFuture, Moment, NotKept, Provenance, ReceivedMessage};
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_proof::{Evidence, Hash};
@@ -108,6 +108,8 @@ impl LogReading {
 pub struct LoggedEvent {
     /// Its number there.
     pub number: u64,
+    /// When its node kept it; `None`: the node does not say.
+    pub kept: Option<Moment>,
     /// The [`Frame::Keep`](super::frame::Frame::Keep) that brought the event.
     pub frame: Bytes,
     /// Whether the durable subscription may have had the event before, in a process that ended before it reported the
@@ -118,13 +120,15 @@ pub struct LoggedEvent {
 }
 
 impl LoggedEvent {
-    /// The event as it is received, read from the log of `node`, after `missed` events that were removed too early.
+    /// The event as the agent `reader` receives it, read from the log of `node`, after `missed` events that were removed
+    /// too early. `None`: it [may not be handed out](ChannelLogs::may_hand_out).
     pub(crate) fn open(
         &self,
         logs: &dyn ChannelLogs,
         node: &Arc<str>,
         missed: u64,
-    ) -> Result<ReceivedEvent, String> {
+        reader: &str,
+    ) -> Result<Option<ReceivedEvent>, String> {
         let Frame::Keep {
             head,
             evidence,
@@ -154,8 +158,11 @@ impl LoggedEvent {
             // The node has checked the proof of the sender.
             None => Provenance::Carried(Arc::new(identity)),
         };
+        let kept = self.kept.unwrap_or(header.published);
         let message = ReceivedMessage::encoded(message, provenance);
-        Ok(ReceivedEvent::new(header, message))
+        let event = ReceivedEvent::new(header, message);
+        let may_have_it = logs.may_hand_out(&event, kept, reader);
+        Ok(may_have_it.then_some(event))
     }
 
     /// The header and the message, whose author is not checked.
@@ -286,6 +293,10 @@ pub trait ChannelLogs: Send + Sync {
     ) -> Result<Option<Evidence>, String> {
         Ok(None)
     }
+
+    /// Whether an event that its node kept at `kept` may be handed to the agent `reader`, by the revocations in force. These
+    /// may be newer than the event. A refusal is noted.
+    fn may_hand_out(&self, event: &ReceivedEvent, kept: Moment, reader: &str) -> bool;
 
     /// Notes the progress of a durable subscription in the logs of one node. The note is on disk when this returns.
     fn settle<'a>(

@@ -65,6 +65,7 @@ impl Node {
                     room -= 1;
                     part.events.push(LoggedEvent {
                         number,
+                        kept: None,
                         frame: Bytes::from_static(b"event"),
                         again: number < again,
                         missed: std::mem::take(&mut part.missed),

@@ -297,6 +297,7 @@ mod tests {
             .into_iter()
             .map(|number| LoggedEvent {
                 number,
+                kept: None,
                 frame: Bytes::from_static(b"event"),
                 again: false,
                 missed: 0,

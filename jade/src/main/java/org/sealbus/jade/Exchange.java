@@ -140,6 +140,9 @@ final class Exchange {
             peerEpoch = from;
             if (wasKnown) {
                 forget("its process was started anew, or has given this container up");
+            } else {
+                // Publishers may have waited for it before it could be reached.
+                speaking.beginAnew();
             }
         }
         if (Long.compareUnsigned(to, epoch) > 0) {
@@ -268,7 +271,8 @@ final class Exchange {
                     hearing.event(event, number, author);
                 }
             }
-            case REPLY -> mesh.channels.questions.answered(this, author, Head.read(in), (int) Head.number(in), Frame.rest(in));
+            case REPLY -> mesh.channels.questions.answered(this, number, author, Head.read(in), (int) Head.number(in),
+                    Frame.rest(in));
             case NO_ANSWER -> {
                 long question = Head.number(in);
                 mesh.channels.questions.declined(this, (int) Head.number(in), question);

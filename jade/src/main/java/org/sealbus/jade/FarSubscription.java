@@ -88,9 +88,15 @@ final class FarSubscription {
         sent = Math.max(0, sent - cost);
     }
 
+    /**
+     * Raises the limit. The time that publishers wait begins anew, because the agent has taken an event. No event costs less than
+     * an empty one, so a smaller raise counts only if publishers can go on.
+     */
     void raise(long other) {
-        if (other > limit) {
-            limit = other;
+        long former = limit;
+        limit = Math.max(limit, other);
+        boolean isWorthAnEvent = limit - former >= Letter.cost(0);
+        if (isWorthAnEvent || limit > former && hasCredit()) {
             stalledSince = 0;
         }
     }

@@ -37,6 +37,8 @@ final class LogFeed {
         private final TreeSet<Long> unread = new TreeSet<>();
         /** All events before this number are handled, as the node knows. */
         private long noted;
+        /** Events that were not handed out because their publisher was revoked, of which the log does not tell yet. */
+        private long revoked;
 
         private long handled() {
             return unread.isEmpty() ? next : unread.first();
@@ -211,6 +213,8 @@ final class LogFeed {
         place.next = Math.max(place.next, (Long) Json.member(piece, "next"));
         report("kept events were gone before they were read", channel, Json.member(piece, "missed"));
         report("the filter could not be evaluated for events", channel, Json.member(piece, "filter_errors"));
+        report("kept events are not handed out, because an operator has revoked their publisher since", channel, place.revoked);
+        place.revoked = 0;
         if (Json.member(piece, "damage") instanceof String damage) {
             Mesh.LOG.log(Level.SEVERE, "{0} waits before the damage of {1} on {2}: {3}", new Object[] {subscription.agent(), channel,
                 node, damage});
@@ -237,6 +241,12 @@ final class LogFeed {
                 in.position((int) Math.min(Integer.MAX_VALUE, in.position() + evidence));
             }
             byte[] body = Frame.rest(in);
+            // Older nodes do not say when they kept it.
+            long kept = Json.member(stored, "time") instanceof Long time ? time : head.published();
+            if (isRevokedSince(kept, body)) {
+                place.revoked++;
+                return true;
+            }
             Head known = Boolean.TRUE.equals(Json.member(stored, "again")) ? head.again() : head;
             place.unread.add(number);
             String refused = handover.hand(new Event(known, List.of(), body), null, subscription, hasRead -> {
@@ -254,10 +264,17 @@ final class LogFeed {
             if (refused != null) {
                 Mesh.LOG.log(Level.WARNING, "a kept event on {0} is refused: {1}", new Object[] {head.channel(), refused});
             }
-        } catch (BufferUnderflowException | IllegalArgumentException unfit) {
+        } catch (BufferUnderflowException | IllegalArgumentException | BitEfficient.Malformed unfit) {
             Mesh.LOG.log(Level.WARNING, "a kept event cannot be read", unfit);
         }
         return true;
+    }
+
+    /** As for letters: nobody knows since when another party has had the key of an agent that an operator revoked. */
+    private boolean isRevokedSince(long kept, byte[] body) throws BitEfficient.Malformed {
+        String publisher = mesh.local(BitEfficient.sender(body));
+        return publisher != null
+                && mesh.trust.isRevokedSince(Identity.parse("spiffe://" + mesh.trust.platform() + "/agent/" + publisher), kept);
     }
 
     // ---- what was handled ----

@@ -23,11 +23,14 @@ final class Publisher {
     /** The most bytes of a frame beside the message. */
     private static final int MOST_HEAD = 16 << 10;
 
-    /** The receivers of what is published. */
-    private static final class Chosen {
+    /** The receivers of what is published, and those that it passes by because they took nothing for too long. */
+    static final class Chosen {
         final List<ChannelSubscription> here = new ArrayList<>();
         final Map<Exchange, List<FarSubscription>> there = new LinkedHashMap<>();
         final List<Group> groups = new ArrayList<>();
+        final List<ChannelSubscription> passedHere = new ArrayList<>();
+        final List<FarSubscription> passedThere = new ArrayList<>();
+        final List<Group> passedGroups = new ArrayList<>();
     }
 
     /** The node's verdicts of filters on one event. */
@@ -203,7 +206,7 @@ final class Publisher {
             checkMay(publication.agent(), publication.head().channel());
             checkValidity(publication.head());
             Chosen chosen = chooseNow(publication, sieve);
-            if (!sieve.unjudged.isEmpty() || hasRoom(publication, chosen)) {
+            if (!sieve.unjudged.isEmpty() || hasRoom(publication, chosen, System.nanoTime())) {
                 return chosen;
             }
             pause(System.nanoTime() + Speaking.PATIENCE);
@@ -285,12 +288,14 @@ final class Publisher {
         return ChannelSubscription.matches(pattern, channel) && mesh.may(agent, "subscribe", channel);
     }
 
-    /** Whether nothing is to be waited for. A receiver that has made publishers wait for too long is taken out. */
-    private boolean hasRoom(Publication publication, Chosen chosen) {
+    /**
+     * Whether nothing is to be waited for. A receiver that has made publishers wait for too long is passed by. The time of all
+     * receivers without room runs at once: otherwise each of them would make publishers wait that long, one after another.
+     */
+    boolean hasRoom(Publication publication, Chosen chosen, long now) {
         if (publication.isBestEffort()) {
             return true;
         }
-        long now = System.nanoTime();
         boolean hasRoom = true;
         for (ChannelSubscription one : List.copyOf(chosen.here)) {
             // An agent does not wait for itself.
@@ -300,8 +305,7 @@ final class Publisher {
             }
             one.stalledSince = one.stalledSince == 0 ? now : one.stalledSince;
             if (now - one.stalledSince > Speaking.PATIENCE) {
-                Mesh.LOG.log(Level.WARNING, "an event on {0} passed {1} by, which took nothing for too long",
-                        new Object[] {publication.head().channel(), one.agent()});
+                chosen.passedHere.add(one);
                 chosen.here.remove(one);
             } else {
                 hasRoom = false;
@@ -315,7 +319,7 @@ final class Publisher {
                 }
                 one.stalledSince = one.stalledSince == 0 ? now : one.stalledSince;
                 if (now - one.stalledSince > Speaking.PATIENCE) {
-                    one.missed++;
+                    chosen.passedThere.add(one);
                     entry.getValue().remove(one);
                 } else {
                     hasRoom = false;
@@ -329,7 +333,7 @@ final class Publisher {
             }
             group.stalledSince = group.stalledSince == 0 ? now : group.stalledSince;
             if (now - group.stalledSince > Speaking.PATIENCE) {
-                mesh.channels.failed(publication, group.notHandled());
+                chosen.passedGroups.add(group);
                 chosen.groups.remove(group);
             } else {
                 hasRoom = false;
@@ -338,9 +342,20 @@ final class Publisher {
         return hasRoom;
     }
 
+    /** Counts a published event for the receivers that it passed by. While its publisher waits, none of them has missed it. */
+    void notePassed(Publication publication, Chosen chosen) {
+        for (ChannelSubscription one : chosen.passedHere) {
+            Mesh.LOG.log(Level.WARNING, "an event on {0} passed {1} by, which took nothing for too long",
+                    new Object[] {publication.head().channel(), one.agent()});
+        }
+        chosen.passedThere.forEach(one -> one.missed++);
+        chosen.passedGroups.forEach(group -> mesh.channels.failed(publication, group.notHandled()));
+    }
+
     private SealbusHelper.Reach send(Publication publication, Chosen chosen, Sieve sieve, long kept) {
         SealbusHelper.Reach reach = new SealbusHelper.Reach(chosen.here.size(), chosen.there.size(), chosen.groups.size(), kept);
         noteFailedFilters(publication, sieve);
+        notePassed(publication, chosen);
         if (publication.isBestEffort()) {
             chosen.groups.forEach(group -> draw(publication, group, chosen));
             chosen.groups.clear();

@@ -14,6 +14,8 @@ import java.util.logging.Level;
  */
 final class Questions {
     private static final int MOST = 65_536;
+    /** The most bytes of the answers to one question. Answers take no credit, and each agent may give one of the largest size. */
+    private static final long MOST_BYTES = 64 << 20;
 
     /** The agent that asked one here. */
     interface Asker {
@@ -39,6 +41,8 @@ final class Questions {
         private final Map<Asked, String> awaited = new HashMap<>();
         private final TreeSet<String> missing = new TreeSet<>();
         private final List<ACLMessage> answers = new ArrayList<>();
+        /** The bytes that these answers cost. */
+        private long bytes;
 
         private Asking(String channel, int wanted) {
             this.channel = channel;
@@ -47,6 +51,16 @@ final class Questions {
 
         boolean isOver() {
             return awaited.isEmpty() || answers.size() >= wanted;
+        }
+
+        /** Whether there is room for an answer of this cost. There is always room for one answer. */
+        boolean hasRoom(long cost) {
+            return answers.isEmpty() || bytes + cost <= MOST_BYTES;
+        }
+
+        void add(ACLMessage answer, long cost) {
+            answers.add(answer);
+            bytes += cost;
         }
 
         List<ACLMessage> answers() {
@@ -98,14 +112,34 @@ final class Questions {
         asking.remove(question);
     }
 
-    /** A subscription of another process answers. */
-    void answered(Exchange exchange, Trust.Peer author, Head head, int subscription, byte[] body) {
+    /** A subscription of another process answers. {@code frame}: the number of the frame that brought the answer. */
+    void answered(Exchange exchange, long frame, Trust.Peer author, Head head, int subscription, byte[] body) {
         if (author == null || !mesh.may(author.identity().name(), "answer", head.channel())) {
             exchange.log.warn("an answer on {0} is refused: the policy does not allow it, or nobody has proved it", head.channel());
             declined(exchange, subscription, head.question());
             return;
         }
-        answered(exchange, author.identity().name(), head, subscription, body);
+        String agent = author.identity().name();
+        if (isTooMuch(head, body)) {
+            exchange.log.warn("an answer on {0} is refused: {1}", head.channel(), noRoom(agent));
+            declined(exchange, subscription, head.question());
+            if (frame > 0) {
+                exchange.refuse(frame, Handover.OVER_LIMIT);
+            }
+            return;
+        }
+        answered(exchange, agent, head, subscription, body);
+    }
+
+    /** Whether somebody waits for an answer that finds no room. Its agent counts as one that does not answer. */
+    private boolean isTooMuch(Head head, byte[] body) {
+        Asking one = asking.get(head.question());
+        return one != null && !one.isOver() && !one.hasRoom(Letter.cost(body.length));
+    }
+
+    private static String noRoom(String agent) {
+        return "the answer of " + agent + " finds no room: answers of " + (MOST_BYTES >> 20)
+                + " MiB wait for the asker, which is the limit for one question: answer with less";
     }
 
     private boolean answered(Exchange exchange, String agent, Head head, int subscription, byte[] body) {
@@ -115,7 +149,8 @@ final class Questions {
             return false;
         }
         try {
-            one.answers.add(mesh.agents.open(mesh.whole(agent), body, Map.of(SealbusHelper.CHANNEL, head.channel())));
+            one.add(mesh.agents.open(mesh.whole(agent), body, Map.of(SealbusHelper.CHANNEL, head.channel())),
+                    Letter.cost(body.length));
             one.awaited.remove(key);
         } catch (BitEfficient.Malformed | Mesh.Refused unfit) {
             Mesh.LOG.log(Level.WARNING, "an answer of " + agent + " is refused", unfit);
@@ -201,6 +236,11 @@ final class Questions {
 
             @Override
             public boolean answer(String agent, Head head, byte[] body) {
+                if (isTooMuch(head, body)) {
+                    decline();
+                    mesh.channels.failed(new Publication(agent, head, body, null), noRoom(agent));
+                    return true;
+                }
                 return answered(null, agent, head, subscription, body);
             }
 

@@ -22,6 +22,8 @@ final class Speaking {
     private static final int OVERFULL = 4;
     /** How long a process may not acknowledge, and how long publishers wait for it, in nanoseconds. */
     static final long PATIENCE = TimeUnit.SECONDS.toNanos(30);
+    /** The pause after which publishers wait again for a process that has not announced itself in time, in nanoseconds. */
+    private static final long PAUSE = 10 * PATIENCE;
     /** The pause until frames are sent again of which one came back, in milliseconds: they often come back one by one. */
     private static final long AGAIN = 50;
     private static final long SECOND = TimeUnit.SECONDS.toNanos(1);
@@ -54,8 +56,53 @@ final class Speaking {
         }
     }
 
+    /** Whether publishers wait for the announcements of the other process. */
+    static final class Introduction {
+        private boolean isKnown;
+        private boolean isExcused;
+        /**
+         * Since when publishers wait, by {@link System#nanoTime()}; 0 if none does. The announcements end it, and a new life does
+         * so only long after the time has passed.
+         */
+        private long awaitedSince;
+
+        boolean isReady() {
+            return isKnown || isExcused;
+        }
+
+        void excuse() {
+            isExcused = true;
+        }
+
+        void known() {
+            isKnown = true;
+            awaitedSince = 0;
+        }
+
+        /** Publishers wait. Whether they have waited long enough. */
+        boolean isOverdue(long now) {
+            if (awaitedSince == 0) {
+                awaitedSince = now;
+            }
+            return now - awaitedSince >= PATIENCE;
+        }
+
+        /**
+         * A new life begins: the process announces its subscriptions, and publishers wait for that. A process that only greets, and
+         * announces nothing within the time, stays excused for a while: else each greeting would hold them up again.
+         */
+        void beginAnew(long now) {
+            isKnown = false;
+            if (now - awaitedSince >= PATIENCE + PAUSE) {
+                awaitedSince = 0;
+            }
+            isExcused &= awaitedSince != 0 && isOverdue(now);
+        }
+    }
+
     private final Mesh mesh;
     private final Exchange exchange;
+    private final Introduction introduction = new Introduction();
     private final Map<Integer, FarSubscription> subscriptions = new HashMap<>();
     private final Deque<Kept> kept = new ArrayDeque<>();
     private long keptBytes;
@@ -68,9 +115,6 @@ final class Speaking {
     private long againFrom;
     /** When the last frame was acknowledged, or one first waited for that again. */
     private long progress;
-    private boolean isKnown;
-    private boolean isExcused;
-    private long awaitedSince;
     private long toldAt;
 
     Speaking(Mesh mesh, Exchange exchange) {
@@ -82,30 +126,31 @@ final class Speaking {
 
     /** Whether publishers need not wait for its announcements. */
     boolean isReady() {
-        return isKnown || isExcused;
+        return introduction.isReady();
     }
 
     void excuse() {
-        isExcused = true;
+        introduction.excuse();
         mesh.notifyAll();
     }
 
     /** Publishers wait for its announcements. Whether they have waited long enough; then they wait no more. */
     boolean isOverdue(long now) {
-        if (awaitedSince == 0) {
-            awaitedSince = now;
+        boolean isOverdue = introduction.isOverdue(now);
+        if (isOverdue) {
+            excuse();
         }
-        if (now - awaitedSince < PATIENCE) {
-            return false;
-        }
-        excuse();
-        return true;
+        return isOverdue;
     }
 
     void known() {
-        isKnown = true;
-        awaitedSince = 0;
+        introduction.known();
         mesh.notifyAll();
+    }
+
+    /** The process greets in a new life. */
+    void beginAnew() {
+        introduction.beginAnew(System.nanoTime());
     }
 
     /** Time has passed. */
@@ -410,9 +455,7 @@ final class Speaking {
         untaken.clear();
         acknowledged = 0;
         againFrom = 0;
-        isKnown = false;
-        isExcused = false;
-        awaitedSince = 0;
+        beginAnew();
         subscriptions.clear();
         mesh.channels.groups.lost(exchange);
         lost.stream().filter(one -> !one.isSettled && one.share == null && one.publication != null)

@@ -154,9 +154,9 @@ final class Trust {
         return "the certificate of " + peer.identity() + " was revoked";
     }
 
-    /** Whether an operator has revoked an agent since a message of it was posted, in milliseconds since 1970. */
-    boolean isRevokedSince(Identity identity, long posted) {
-        return anyList(list -> list.isRevokedSince(identity, posted / 1000));
+    /** Whether an operator has revoked an agent since a node kept a message or an event of it, in milliseconds since 1970. */
+    boolean isRevokedSince(Identity identity, long kept) {
+        return anyList(list -> list.isRevokedSince(identity, kept / 1000));
     }
 
     private boolean anyList(Predicate<DenyList> holds) {

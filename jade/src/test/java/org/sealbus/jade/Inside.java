@@ -145,6 +145,8 @@ public class Inside extends Agent {
     /** Starts an agent once the node is away. */
     private long start(String name, String type) throws InterruptedException, StaleProxyException {
         try {
+            mesh.membership.ask(Map.of("ask", "nodes"));
+            System.out.println(getLocalName() + " watches the node");
             while (true) {
                 mesh.membership.ask(Map.of("ask", "nodes"));
                 Thread.sleep(5);

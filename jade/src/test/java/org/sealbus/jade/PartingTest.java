@@ -98,6 +98,7 @@ class PartingTest {
                     "inside:org.sealbus.jade.Inside");
             Platform.await(() -> factory.shows("inside", "active"), "inside", main);
             factory.run("send", "inside", "start\nlate\norg.sealbus.jade.Pong", "--performative", "request", "--timeout", "1s");
+            main.says("inside watches the node");
             factory.killNode();
             main.says("late is late@factory");
             assertTrue(order(factory, "late", "a ball").contains("a ball"), main::output);

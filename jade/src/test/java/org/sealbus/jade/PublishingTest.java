@@ -209,6 +209,29 @@ class PublishingTest {
         }
     }
 
+    /** Nobody knows since when another party had the key of an agent that an operator revoked. */
+    @Test
+    void eventsThatWereKeptBeforeTheirPublisherWasRevokedAreNotHandedOut() throws Exception {
+        try (Platform factory = new Platform(folder, "[[channel]]\npath = \"/diary\"\npersistent = true")) {
+            int port = Platform.freePort();
+            puppets(factory, "jade-main", port, "speaker");
+            Platform.Program other = puppets(factory, "jade-1", port, "thief");
+            does(factory, "thief", "kept=1]", "publish", "/diary", "", "stolen");
+            does(factory, "speaker", "kept=2]", "publish", "/diary", "", "honest");
+            factory.run("ca", "revoke", "thief");
+            // Its node knows of that, and so does a container that begins there now.
+            other.says("thief has no name on Sealbus any more");
+            Platform.Program readers = puppets(factory, "jade-2", port, "reader");
+            does(factory, "reader", "subscribed", "subscribe", "/diary", "durable=my place", "number=1");
+            readers.says("reader heard honest on /diary from speaker@factory, PROVED");
+            assertFalse(readers.output().contains("heard stolen"), readers::output);
+            readers.says("reader, /diary: kept events are not handed out, because an operator has revoked their publisher since (1)");
+            // The subscription has passed over it.
+            Platform.await(() -> factory.run("channel", "list").replaceAll("\\s", "").contains("\"reader/myplace\":3"), "all read",
+                    readers);
+        }
+    }
+
     @Test
     void aPublisherWaitsForSlowAgentsAndLosesNothing() throws Exception {
         try (Platform factory = new Platform(folder, "")) {

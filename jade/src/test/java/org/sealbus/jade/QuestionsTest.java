@@ -1,11 +1,14 @@
 package org.sealbus.jade;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import jade.lang.acl.ACLMessage;
 import org.junit.jupiter.api.Test;
 
-/** Questions that agents here have got and do not answer. */
+/** Questions that agents here have got and do not answer, and answers to questions of agents here. */
 class QuestionsTest {
     private static final int MOST = 65_536;
 
@@ -46,5 +49,18 @@ class QuestionsTest {
             assertNotNull(questions.open(ear, waiting));
         }
         assertNull(questions.open(ear, waiting));
+    }
+
+    @Test
+    void answersToOneQuestionFillNoMemory() {
+        Questions.Asking asking = questions.begin(asker("1d", System.currentTimeMillis()).question(), MOST);
+        // The longest answer fits, if it is the first one.
+        assertTrue(asking.hasRoom(100 << 20));
+        for (int i = 0; i < 100; i++) {
+            if (asking.hasRoom(1 << 20)) {
+                asking.add(new ACLMessage(ACLMessage.INFORM), 1 << 20);
+            }
+        }
+        assertEquals(64, asking.answers().size());
     }
 }
