@@ -10,6 +10,7 @@ use sealbus_proof::{BatchKey, Hash, SignError, Signer};
 use sealbus_seal::Credential;
 use thiserror::Error;
 
+use crate::foreign_room::ForeignRoom;
 use crate::gate::Gate;
 use crate::mailbox::MailboxSender;
 use crate::moment::Moment;
@@ -41,6 +42,13 @@ impl Certified {
     }
 }
 
+/// The facts about the stand-in for an agent of another platform.
+struct StandIn {
+    /// The agent that speaks for it.
+    gateway: Arc<LocalAgent>,
+    room: Arc<ForeignRoom>,
+}
+
 /// An agent of this process.
 pub struct LocalAgent {
     number: u64,
@@ -49,8 +57,8 @@ pub struct LocalAgent {
     certified: RwLock<Option<Arc<Certified>>>,
     /// The key with which this process signs for all its agents.
     batch_key: Arc<BatchKey>,
-    /// The agent that speaks for this one, if this one belongs to another platform.
-    gateway: Option<Arc<LocalAgent>>,
+    /// Set if the agent belongs to another platform. Boxed: most agents do not.
+    stand_in: Option<Box<StandIn>>,
     /// The count of messages accepted from the agent. Only its outbox writes the counter, under the outbox's lock.
     sent: AtomicU64,
     /// The gate at which its sends wait while its own connection has no room.
@@ -71,17 +79,22 @@ impl LocalAgent {
             mailbox,
             certified: RwLock::new(certified),
             batch_key,
-            gateway: None,
+            stand_in: None,
             sent: AtomicU64::new(0),
             gate: Gate::default(),
         }
     }
 
     /// The stand-in for an agent of another platform.
-    pub(crate) fn stand_in(name: &str, mailbox: MailboxSender, gateway: Arc<LocalAgent>) -> Self {
+    pub(crate) fn stand_in(
+        name: &str,
+        mailbox: MailboxSender,
+        gateway: Arc<LocalAgent>,
+        room: Arc<ForeignRoom>,
+    ) -> Self {
         let batch_key = gateway.batch_key.clone();
         Self {
-            gateway: Some(gateway),
+            stand_in: Some(Box::new(StandIn { gateway, room })),
             ..Self::new(name, mailbox, None, batch_key)
         }
     }
@@ -109,6 +122,13 @@ impl LocalAgent {
         &self.mailbox
     }
 
+    /// For transports: the room that messages of other processes take on their way to the agent, if it belongs to
+    /// another platform.
+    #[inline]
+    pub fn foreign_room(&self) -> Option<&Arc<ForeignRoom>> {
+        self.stand_in.as_ref().map(|stand_in| &stand_in.room)
+    }
+
     /// The gate at which the agent's own sends wait after a transport answered with
     /// [`Rejected::Congested`](crate::Rejected::Congested).
     pub fn gate(&self) -> &Gate {
@@ -118,8 +138,8 @@ impl LocalAgent {
     /// The credential that proves the agent's identity; `None` at levels that ask for no proof. An agent of another
     /// platform has the credential of its gateway.
     pub fn credential(&self) -> Option<Arc<Credential>> {
-        match &self.gateway {
-            Some(gateway) => gateway.credential(),
+        match &self.stand_in {
+            Some(stand_in) => stand_in.gateway.credential(),
             None => Some(self.certified.read().as_ref()?.credential.clone()),
         }
     }
@@ -130,8 +150,8 @@ impl LocalAgent {
     /// # Errors
     /// [`NoSigner`] if the agent has no certificate, or cannot sign with the one it has.
     pub fn signer(&self) -> Result<Arc<Signer>, NoSigner> {
-        if let Some(gateway) = &self.gateway {
-            return gateway.signer();
+        if let Some(stand_in) = &self.stand_in {
+            return stand_in.gateway.signer();
         }
         let certified = self.certified.read();
         let Some(Certified { credential, signer }) = certified.as_deref() else {

@@ -240,14 +240,12 @@ impl Bus {
     }
 
     /// For transports: the agent whose mailbox takes messages to `name` in this process. This is the agent itself, or
-    /// the stand-in for an agent of another platform.
-    pub fn receiver(&self, name: &str) -> Option<Arc<LocalAgent>> {
+    /// the stand-in for an agent of another platform. `writer` is the process that wants to write (`None`: this
+    /// process), in whose name an attempt beyond its share of the stand-ins is noted.
+    pub fn receiver(&self, name: &str, writer: Option<&Arc<str>>) -> Option<Arc<LocalAgent>> {
         self.agent(name).or_else(|| {
-            if !foreign::is_foreign(name, &self.inner.config.platform) {
-                return None;
-            }
-            let stand_ins = self.inner.stand_ins.read().clone();
-            stand_ins?.get(name)
+            let is_foreign = foreign::is_foreign(name, &self.inner.config.platform);
+            is_foreign.then(|| self.stand_in(name, writer)).flatten()
         })
     }
 

@@ -14,7 +14,8 @@ use crate::resolver::BoxFuture;
 /// How a message is to be delivered. By default the message is delivered at once, or not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
-    /// A node of the platform keeps the message on disk until the receiver has it, however long the receiver is away.
+    /// A node of the platform keeps the message on disk until the receiver takes it: until its expiry, which is 30 days
+    /// away at most, and 7 days if it has none.
     pub persistent: bool,
     /// The moment after which the message is no longer delivered and comes back as a `failure`. The node that keeps a
     /// persistent message gives it an expiry if it has none.

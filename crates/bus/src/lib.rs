@@ -16,6 +16,7 @@ mod delegation;
 mod error;
 mod failure;
 mod foreign;
+mod foreign_room;
 mod gate;
 mod gateway;
 mod given_up;
@@ -54,7 +55,8 @@ pub use credit::WindowCredit;
 pub use delegation::{Delegation, DelegationError, LONGEST_ASKER, MOST_ASKERS, ON_BEHALF_OF};
 pub use error::{Rejected, SendError, TrySendError, UndeliverableReason, Unsent};
 pub use failure::{failure_notice, receipt_notice, receiver_receipt};
-pub use foreign::{GATEWAY, StandInReader, is_foreign};
+pub use foreign::{GATEWAY, StandInLimits, StandInReader, is_foreign};
+pub use foreign_room::{ForeignRoom, MessageRoom};
 pub use gate::Gate;
 pub use inlet::{
     ArrivedFrame, FrameCredit, FrameInlet, FrameOrigin, FrameSender, FrameWindow, FrameWriter,

@@ -10,6 +10,7 @@ use sealbus_proof::{Disclosure, Evidence};
 use sealbus_seal::encryption::Salt;
 use sealbus_seal::{Identity, VerifiedIdentity};
 
+use crate::foreign_room::MessageRoom;
 use crate::letter::Kept;
 use crate::limits::ANY_LENGTH;
 use crate::origin::{ForeignOrigin, ORIGIN_PARAMETER};
@@ -106,9 +107,18 @@ impl Body {
 pub struct ReceivedMessage {
     body: Body,
     provenance: Provenance,
-    kept: Option<Box<Kept>>,
+    /// Boxed: most messages have nothing of it.
+    more: Option<Box<More>>,
     /// If the message was sealed, the outer message; `body` is then the inner one.
     sealed: Option<Box<Sealed>>,
+}
+
+/// The facts that only few messages have.
+#[derive(Clone, Debug, Default)]
+struct More {
+    kept: Option<Kept>,
+    /// The room that the message takes on its way to another platform.
+    room: Option<Arc<MessageRoom>>,
 }
 
 /// The words of a sealed message, with which others can check that its author wrote them. The text form is that of a
@@ -140,7 +150,7 @@ impl ReceivedMessage {
         Self {
             body: Body::Shared(message),
             provenance,
-            kept: None,
+            more: None,
             sealed: None,
         }
     }
@@ -151,7 +161,7 @@ impl ReceivedMessage {
         Self {
             body: Body::Encoded(message),
             provenance,
-            kept: None,
+            more: None,
             sealed: None,
         }
     }
@@ -229,14 +239,26 @@ impl ReceivedMessage {
     /// The same message, marked as kept for its receiver.
     #[must_use]
     pub fn with_kept(mut self, kept: Kept) -> Self {
-        self.kept = Some(Box::new(kept));
+        self.more.get_or_insert_default().kept = Some(kept);
         self
     }
 
     /// The facts about the message if it was kept for its receiver ([`Delivery::persistent`](crate::Delivery)).
     #[inline]
     pub fn kept(&self) -> Option<&Kept> {
-        self.kept.as_deref()
+        self.more.as_ref()?.kept.as_ref()
+    }
+
+    /// For transports: the same message with the room that it takes on its way to another platform.
+    #[must_use]
+    pub fn with_room(mut self, room: MessageRoom) -> Self {
+        self.more.get_or_insert_default().room = Some(Arc::new(room));
+        self
+    }
+
+    /// For the gateway: takes over the room of a message that goes to another platform.
+    pub fn take_room(&mut self) -> Option<Arc<MessageRoom>> {
+        self.more.as_mut()?.room.take()
     }
 
     /// The known facts about the sender.

@@ -3,7 +3,8 @@
 use sealbus_fipa::{AclMessageRef, Expression};
 
 /// The parameter in which the gateway notes the origin of a message from outside. The parameter counts only in messages
-/// that the gateway relays. The gateway removes it from all messages that come in or go out.
+/// that the gateway relays. The gateway removes it from all messages that come in or go out. In the identifier of a
+/// subscriber of the DF, the same parameter has the network address alone, for the notices.
 pub const ORIGIN_PARAMETER: &str = "X-Sealbus-Origin";
 
 /// The known facts about the sender of a message from another platform. The sender's name is only claimed.

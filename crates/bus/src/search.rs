@@ -228,7 +228,7 @@ pub(crate) fn abandon(
 }
 
 async fn find(bus: &Bus, name: &str) -> Found {
-    if let Some(agent) = bus.receiver(name) {
+    if let Some(agent) = bus.receiver(name, None) {
         return Found::Way(State::Local(agent));
     }
     let Some(resolver) = bus.resolver().cloned() else {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::agent::LocalAgent;
 use crate::bus::Bus;
 use crate::error::{Rejected, UndeliverableReason};
+use crate::foreign::is_foreign;
 use crate::mailbox::PushError;
 use crate::route::{
     Bottleneck, HeldBody, HeldMessage, HeldMessages, Parcel, Route, Sent, State, Way,
@@ -73,12 +74,16 @@ impl Bus {
         if let Some(route) = self.inner.routes.read().get(name) {
             return route.clone();
         }
+        // Others may give way to a stand-in, and all links are told of it: not under the lock.
+        let stand_in = is_foreign(name, &self.config().platform)
+            .then(|| self.receiver(name, None))
+            .flatten();
         let mut routes = self.inner.routes.write();
         if let Some(route) = routes.get(name) {
             return route.clone();
         }
         let name: Arc<str> = name.into();
-        let local = self.receiver(&name);
+        let local = self.agent(&name).or(stand_in);
         let state = local.map_or_else(
             || State::Held(HeldMessages::new(&self.inner.held_bytes, false)),
             State::Local,

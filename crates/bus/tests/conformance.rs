@@ -6,7 +6,7 @@ use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, MailboxLimits, Outbox, ReceivedMessage,
     ResolveError, Resolver,
 };
-use sealbus_conformance::{Promise, Setting, World, table};
+use sealbus_conformance::{Setting, TestedPromise, World, table};
 use sealbus_seal::{Identity, PlatformName, ProcessId};
 use std::path::Path;
 use std::sync::Arc;
@@ -44,18 +44,18 @@ impl Setting for InProcess {
         })
     }
 
-    fn lacks(&self, promise: Promise) -> Option<&'static str> {
+    fn lacks(&self, promise: TestedPromise) -> Option<&'static str> {
         match promise {
-            Promise::Resume | Promise::FramesResume | Promise::EventsResume => {
+            TestedPromise::Resume | TestedPromise::FramesResume | TestedPromise::EventsResume => {
                 Some("there are no connections to break")
             }
-            Promise::Crash
-            | Promise::Unread
-            | Promise::GroupCrash
-            | Promise::Frames
-            | Promise::FramesPushBack => Some("there is no other process"),
-            Promise::ForgedSender => Some("the sender's own bus fills in its name"),
-            Promise::RevokedSender => Some("the process itself takes the agent off the bus"),
+            TestedPromise::Crash
+            | TestedPromise::Unread
+            | TestedPromise::GroupCrash
+            | TestedPromise::Frames
+            | TestedPromise::FramesPushBack => Some("there is no other process"),
+            TestedPromise::ForgedSender => Some("the sender's own bus fills in its name"),
+            TestedPromise::RevokedSender => Some("the process itself takes the agent off the bus"),
             _ => None,
         }
     }

@@ -209,7 +209,8 @@ impl Shared {
         if let Some(sender) = sender {
             let sender = sender.name.as_str().into();
             let now = Instant::now();
-            self.send(Arc::new(notice), &sender, true, None, now).await;
+            self.send(Arc::new(notice), &sender, true, None, None, now)
+                .await;
         }
     }
 

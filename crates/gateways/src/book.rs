@@ -57,7 +57,8 @@ impl<V> Bounded<V> {
     }
 }
 
-/// The most network addresses remembered for one platform. The oldest is replaced.
+/// The most network addresses known of one platform from its messages, and the most from the DF's notes. The oldest is
+/// replaced.
 const MOST_SEEN: usize = 8;
 
 /// The addresses at which an agent claims to be reached, and the origin of that claim.
@@ -72,6 +73,9 @@ pub(crate) struct Book {
     addresses: Bounded<Claim>,
     /// The network addresses that messages came from, by the name of the platform, in lower case.
     seen: Bounded<Vec<IpAddr>>,
+    /// The network addresses in the DF's notes of its subscribers, by the name of the platform, in lower case. They are
+    /// apart from `seen`, because notes may be old, and must not push out the present addresses of a platform.
+    remembered: Bounded<Vec<IpAddr>>,
     /// The encodings, by the name of the platform, in lower case.
     encodings: Bounded<Encoding>,
     /// The meaning of addresses, by their texts.
@@ -83,6 +87,7 @@ impl Default for Book {
         Self {
             addresses: Bounded::new(MOST),
             seen: Bounded::new(MOST),
+            remembered: Bounded::new(MOST),
             encodings: Bounded::new(MOST),
             read: Bounded::new(MOST_READ),
         }
@@ -114,16 +119,14 @@ impl Book {
         let Some((_, platform)) = agent.rsplit_once('@') else {
             return;
         };
-        let platform = platform.to_ascii_lowercase();
-        let mut seen = self.seen.get(&platform).cloned().unwrap_or_default();
-        if !seen.contains(&origin.address) {
-            if seen.len() >= MOST_SEEN {
-                seen.remove(0);
-            }
-            seen.push(origin.address);
-            self.seen.insert(&platform, seen);
-        }
-        self.encodings.insert(&platform, encoding);
+        add(&mut self.seen, platform, origin.address);
+        self.encodings
+            .insert(&platform.to_ascii_lowercase(), encoding);
+    }
+
+    /// Notes that a platform wrote from this network address some time ago.
+    pub(crate) fn remember(&mut self, platform: &str, address: IpAddr) {
+        add(&mut self.remembered, platform, address);
     }
 
     /// The addresses that can be reached, in order.
@@ -146,13 +149,27 @@ impl Book {
     }
 
     /// The network addresses that a platform has written from.
-    pub(crate) fn seen(&self, platform: &str) -> &[IpAddr] {
-        let seen = self.seen.get(&platform.to_ascii_lowercase());
-        seen.map_or(&[], Vec::as_slice)
+    pub(crate) fn seen(&self, platform: &str) -> Vec<IpAddr> {
+        let platform = platform.to_ascii_lowercase();
+        let all = [&self.seen, &self.remembered].map(|known| known.get(&platform));
+        all.into_iter().flatten().flatten().copied().collect()
     }
 
     pub(crate) fn encoding(&self, platform: &str) -> Option<Encoding> {
         self.encodings.get(&platform.to_ascii_lowercase()).copied()
+    }
+}
+
+/// Adds a network address to those of a platform.
+fn add(known: &mut Bounded<Vec<IpAddr>>, platform: &str, address: IpAddr) {
+    let platform = platform.to_ascii_lowercase();
+    let mut addresses = known.get(&platform).cloned().unwrap_or_default();
+    if !addresses.contains(&address) {
+        if addresses.len() >= MOST_SEEN {
+            addresses.remove(0);
+        }
+        addresses.push(address);
+        known.insert(&platform, addresses);
     }
 }
 
@@ -191,6 +208,25 @@ mod tests {
         }
         assert_eq!(book.seen("plat1").len(), MOST_SEEN);
         assert_eq!(book.seen("plat2"), [] as [IpAddr; 0]);
+    }
+
+    #[test]
+    fn old_notes_push_out_no_address_that_a_platform_writes_from() {
+        let mut book = Book::default();
+        let address = |last: u8| IpAddr::from([192, 0, 2, last]);
+        let origin = MessageOrigin {
+            address: address(1),
+            certificate: None,
+        };
+        book.note("x@plat1", &[], Encoding::default(), &origin, false);
+        for last in 2..20 {
+            book.remember("PLAT1", address(last));
+        }
+        let seen = book.seen("plat1");
+        assert!(seen.contains(&address(1)));
+        // The note of a subscription may be the present one, however many came before it.
+        assert!(seen.contains(&address(19)));
+        assert_eq!(seen.len(), 1 + MOST_SEEN);
     }
 
     #[test]

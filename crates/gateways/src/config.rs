@@ -109,9 +109,12 @@ pub struct GatewayLimits {
     pub answer_time: u64,
     /// The number of requests to one platform written before the first of them is answered. Default 64.
     pub window: usize,
-    /// The bytes of messages on their way to one platform. Default 32 MiB.
+    /// The bytes of messages on their way to one platform. Default 32 MiB. Those of other processes to all platforms
+    /// have eight times as much room together, but at least 256 MiB. A process gets no more of it than is left for
+    /// others.
     pub outgoing: usize,
-    /// The number of agents of other platforms that can be written to at a time. Default 20 000.
+    /// The number of agents of other platforms that can be written to at a time. Default 20 000. Another process than
+    /// the gateway's gets no more of them than are left for others.
     pub foreign_agents: usize,
 }
 

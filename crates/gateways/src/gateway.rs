@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, RwLock};
-use sealbus_bus::{Mailbox, MailboxLimits, Outbox, ReceivedMessage};
+use sealbus_bus::{Mailbox, MailboxLimits, Outbox, ReceivedMessage, StandInLimits};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -33,6 +33,14 @@ const RENEWAL_CHECK: Duration = Duration::from_secs(20);
 const SHORTEST_RENEWAL_CHECK: Duration = Duration::from_secs(1);
 /// The number of messages from outside that are remembered, so that none is delivered twice.
 const REMEMBERED: usize = 65_536;
+/// The bytes that wait in the mailbox of an agent of another platform before its senders must wait. There may be
+/// thousands of such mailboxes. One message may exceed this, so that messages of any length pass.
+const STAND_IN_BYTES: usize = 256 << 10;
+/// The bytes of messages from other processes on their way to all platforms are this many times those to one platform,
+/// but no fewer than [`LEAST_ROOM`]. One process gets at most half of them.
+const PLATFORMS_AT_ONCE: usize = 8;
+/// As much as [`PLATFORMS_AT_ONCE`] have by default. Mailboxes need a part of it, however small `outgoing` is.
+const LEAST_ROOM: usize = 256 << 20;
 
 /// Why a gateway was not opened.
 #[derive(Debug, Error)]
@@ -151,14 +159,17 @@ impl Gateway {
                 inner.clone().spawn(inner.carry(name, mailbox));
             }
         };
-        let most = inner.config.limits.foreign_agents;
-        let is_open = bus.open_gateway(
-            inner.outbox.name(),
-            MailboxLimits::default(),
-            most,
-            Box::new(reader),
-        );
-        if !is_open {
+        let limits = &inner.config.limits;
+        let room = limits.outgoing.saturating_mul(PLATFORMS_AT_ONCE);
+        let limits = StandInLimits {
+            most: limits.foreign_agents,
+            mailbox: MailboxLimits {
+                bytes: STAND_IN_BYTES,
+                ..MailboxLimits::default()
+            },
+            room: room.max(LEAST_ROOM),
+        };
+        if !bus.open_gateway(inner.outbox.name(), limits, Box::new(reader)) {
             return Err(OpenGatewayError::NoAgent(inner.outbox.name().to_string()));
         }
         Ok(Self { inner, tasks })
@@ -204,7 +215,7 @@ impl Gateway {
         }
         let now = Instant::now();
         self.inner
-            .send(message, &receiver.into(), true, None, now)
+            .send(message, &receiver.into(), true, None, None, now)
             .await;
         true
     }

@@ -10,7 +10,11 @@ use sealbus_seal::PlatformName;
 use crate::book::MOST_ADDRESSES;
 use crate::counters::Turned;
 use crate::policy::{Admission, GatewayPolicy, MessageOrigin};
+use crate::subscriber;
 use crate::transmission::Transmission;
+
+/// The longest name of a sender, in bytes.
+const LONGEST_SENDER: usize = 500;
 
 /// A message that may be delivered.
 #[derive(Debug)]
@@ -94,9 +98,7 @@ pub(crate) fn judge(
     };
     said.addresses.truncate(MOST_ADDRESSES);
     let home = match said.name.rsplit_once('@') {
-        Some((local, home))
-            if !local.is_empty() && !home.is_empty() && !is_forbidden(&said.name) =>
-        {
+        Some((_, home)) if said.name.len() <= LONGEST_SENDER && Aid::new(&said.name).is_ok() => {
             home.to_owned()
         }
         _ => {
@@ -193,6 +195,7 @@ pub(crate) fn judge(
     message
         .user_defined
         .push((ORIGIN_PARAMETER.to_owned(), known.to_expression()));
+    subscriber::note(&mut message, &receivers, origin.address);
     Ok(Accepted {
         message: Arc::new(message),
         receivers,
@@ -265,12 +268,4 @@ fn receivers(
 fn stamp_id(home: &str, stamp: &Received) -> Option<String> {
     let id = stamp.id.as_ref().filter(|id| !id.is_empty())?;
     (id.len() <= 200 && stamp.by.len() <= 1000).then(|| format!("{home} {} {id}", stamp.by))
-}
-
-/// Characters that no name of an agent can have.
-fn is_forbidden(name: &str) -> bool {
-    name.len() > 500
-        || name
-            .chars()
-            .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '(' | ')' | '"'))
 }

@@ -29,6 +29,7 @@ mod prompt;
 pub mod queue;
 mod reach;
 mod shared;
+mod subscriber;
 mod transmission;
 mod waiting;
 

@@ -12,6 +12,7 @@ use sealbus_seal::PlatformName;
 use crate::address::{Address, Transport};
 use crate::http::HttpAddress;
 use crate::iiop::OwnObject;
+use crate::subscriber;
 
 /// The addresses by which other platforms reach the gateway.
 #[derive(Debug)]
@@ -66,6 +67,7 @@ impl Outside<'_> {
     }
 
     pub(crate) fn aid(&self, aid: &mut Aid) {
+        subscriber::forget(aid);
         if self.is_ours(&aid.name) {
             aid.addresses = self.own.of_agents(self.transport);
             aid.resolvers.clear();

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use sealbus_bus::{Mailbox, UndeliverableReason, failure_notice};
+use sealbus_bus::{Mailbox, MessageRoom, UndeliverableReason, failure_notice};
 use sealbus_fipa::envelope::{Envelope, Received};
 use sealbus_fipa::{AclMessage, Aid, DateTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -23,6 +23,7 @@ use crate::peer::{MayReach, Outcome, Peer, PeerConfig, Request};
 use crate::peer_handle::{PeerHandle, Ticket, UNIT};
 use crate::reach::{self, OutOfReach};
 use crate::shared::Shared;
+use crate::subscriber;
 
 /// How long a stand-in stays without messages before it is removed.
 const IDLE_TIME: Duration = Duration::from_secs(600);
@@ -82,11 +83,15 @@ impl Shared {
             let now = Instant::now();
             let taken: Vec<_> = row
                 .drain(..)
-                .map(|received| (received.into_message(), arrivals.take(now)))
+                .map(|mut received| {
+                    let of_all = received.take_room();
+                    (received.into_message(), of_all, arrivals.take(now))
+                })
                 .collect();
             arrivals.look(mailbox.len(), now);
-            for (message, since) in taken {
-                let mut sending = pin!(self.send(message, &name, false, Some(&share), since));
+            for (message, of_all, since) in taken {
+                let share = Some(&share);
+                let mut sending = pin!(self.send(message, &name, false, share, of_all, since));
                 // Messages behind it count from their own arrival.
                 loop {
                     tokio::select! {
@@ -100,13 +105,15 @@ impl Shared {
     }
 
     /// Hands a message that has been here since `since` to the peer of its receiver. Waits for room as long as the
-    /// message is worth sending.
+    /// message is worth sending. `of_all`: its room among the messages of other processes to all platforms, which it
+    /// keeps until it was taken or has failed.
     pub(crate) async fn send(
         self: &Arc<Self>,
         message: Arc<AclMessage>,
         receiver: &Arc<str>,
         is_notice: bool,
         share: Option<&Share>,
+        of_all: Option<Arc<MessageRoom>>,
         since: Instant,
     ) {
         // The message is usually not shared any more, and then nothing is copied.
@@ -152,6 +159,7 @@ impl Shared {
                 receiver: receiver.clone(),
                 _room: room,
                 _share: share,
+                _of_all: of_all,
             },
         };
         if let Some(place) = place {
@@ -187,8 +195,12 @@ impl Shared {
         let of_operator = known
             .map(|known| &known.addresses)
             .filter(|it| !it.is_empty());
+        let wrote_from = subscriber::noted(message, receiver, &self.platform);
         let (mut addresses, learnt) = {
             let mut book = self.book.lock();
+            if let Some(address) = wrote_from {
+                book.remember(platform, address);
+            }
             let addresses = match of_operator {
                 Some(addresses) => addresses.clone(),
                 None => Some(book.usable(&named))
@@ -294,7 +306,7 @@ impl Shared {
     /// Checks that the gateway may connect to a network address on behalf of an agent of a platform.
     fn may_reach(&self, platform: &str, address: IpAddr) -> Result<(), OutOfReach> {
         let policy = self.policy.read().clone();
-        reach::check(&policy, platform, self.book.lock().seen(platform), address)
+        reach::check(&policy, platform, &self.book.lock().seen(platform), address)
     }
 
     /// Takes out addresses that are out of reach even without resolving. An error if none is left.

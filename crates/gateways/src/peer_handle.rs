@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sealbus_bus::MessageRoom;
 use sealbus_fipa::AclMessage;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -25,4 +26,6 @@ pub(crate) struct Ticket {
     pub(crate) receiver: Arc<str>,
     pub(crate) _room: Option<OwnedSemaphorePermit>,
     pub(crate) _share: Option<OwnedSemaphorePermit>,
+    /// Its room among the messages of other processes to all platforms.
+    pub(crate) _of_all: Option<Arc<MessageRoom>>,
 }

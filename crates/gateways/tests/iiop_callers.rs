@@ -452,7 +452,10 @@ async fn a_thousand_idle_connections_keep_nobody_out_for_ever() {
         let whole = client.next().await;
         assert!(whole.is_none_or(|it| it.header.kind == Kind::CloseConnection));
     }
-    assert!(two.gateway.counters().refused["too-many"] >= 900);
+    // If the machine stalls between two of them, places are free again meanwhile.
+    let refused = two.gateway.counters().refused;
+    assert!(refused["too-many"] > 0);
+    assert_eq!(refused["too-many"] + refused["too-slow"], 1000);
     // Their places are free again soon.
     let ask = call(&address(&two).1, "_non_existent", Response::Wanted, |_| {});
     let serving = async {

@@ -6,12 +6,14 @@ mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealbus_bus::MailboxLimits;
-use sealbus_fipa::{Aid, Performative};
+use sealbus_bus::{MailboxLimits, ORIGIN_PARAMETER, Provenance, ReceivedMessage};
+use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 use sealbus_gateways::{GatewayConfig, GatewayLimits, GatewayRule};
 use support::{PATIENCE, Platform, allow, content, inform, open_to_all, receive, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
 /// A server at a place of its own, and the address that it claims.
@@ -98,6 +100,60 @@ async fn an_answer_goes_to_no_address_that_only_its_asker_claims() {
         "{text}"
     );
     assert_untouched(&listener);
+}
+
+/// The gateway knows nothing of the subscriber's platform, as after a restart. The DF has kept what the gateway told it.
+#[tokio::test]
+async fn after_a_restart_a_notice_goes_to_no_address_that_only_its_subscriber_claims() {
+    let config = GatewayConfig {
+        limits: soon(),
+        ..open_to_all()
+    };
+    let one = Platform::new("one", config).await;
+    let (df, mut dfs) = one.agent("df");
+    // Both are on the open internet.
+    let mut to = Aid::new("x@far")
+        .unwrap()
+        .with_address("http://203.0.113.9:7778/acc");
+    let wrote_from = Expression::from("198.51.100.7");
+    to.user_defined
+        .push((ORIGIN_PARAMETER.to_owned(), wrote_from));
+    df.send(inform(to, "news")).await.unwrap();
+    let failure = receive(&mut dfs).await.into_message();
+    let text = failure.content_text().unwrap();
+    assert!(
+        text.contains("far is not known to be at 203.0.113.9"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn the_df_alone_is_told_where_a_subscriber_wrote_from() {
+    let one = Platform::new("one", open_to_all()).await;
+    let two = Platform::new("two", open_to_all()).await;
+    let (alice, mut alices) = one.agent("alice");
+    let (df, mut dfs) = two.agent("df");
+    let (_bob, mut bobs) = two.agent("bob");
+    let subscribe = |receiver: Aid| {
+        AclMessage::new(Performative::Subscribe)
+            .with_receiver(receiver)
+            .with_content("news")
+    };
+    alice.send(subscribe(two.aid("bob"))).await.unwrap();
+    let taken = receive(&mut bobs).await.into_message();
+    assert!(taken.sender.as_ref().unwrap().user_defined.is_empty());
+    alice.send(subscribe(two.aid("df"))).await.unwrap();
+    let taken = receive(&mut dfs).await.into_message();
+    let told = &taken.sender.as_ref().unwrap().user_defined;
+    let (name, address) = told.first().unwrap();
+    assert_eq!(name, ORIGIN_PARAMETER);
+    assert_eq!(address.as_str(), Some("127.0.0.1"));
+    // No other platform gets to see it.
+    let notice = taken.create_reply(Performative::Inform);
+    df.send(notice.with_content("news")).await.unwrap();
+    let notice = receive(&mut alices).await.into_message();
+    assert_eq!(notice.content_text(), Some("news"));
+    assert!(notice.receivers[0].user_defined.is_empty());
 }
 
 #[tokio::test]
@@ -223,6 +279,32 @@ async fn notices_that_nobody_reads_fill_no_memory() {
         read += 1;
     }
     assert!(read < 100, "{read} notices waited");
+}
+
+/// A message of another process takes room among those to all platforms. The other platform does not answer at first.
+#[tokio::test]
+async fn a_message_has_its_room_until_the_other_platform_has_taken_it() {
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/acc", server.local_addr().unwrap());
+    let one = Platform::new("one", open_to_all()).await;
+    let writer: Arc<str> = "another process".into();
+    let agent = one.bus.receiver("x@far", Some(&writer)).unwrap();
+    let room = agent.foreign_room().unwrap();
+    // More than half of all the room that there is.
+    let taken = room.take(&writer, 200 << 20).unwrap();
+    let to = Aid::new("x@far").unwrap().with_address(address);
+    let message = inform(to, "1").with_sender(one.aid("alice"));
+    let message = ReceivedMessage::shared(Arc::new(message), Provenance::Claimed);
+    let pushed = agent.mailbox().try_push(message.with_room(taken));
+    pushed.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+    assert!(room.take(&writer, 0).is_none());
+    stream
+        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        .await
+        .unwrap();
+    until(|| room.take(&writer, 0).is_some()).await;
 }
 
 /// Each answer of the other platform comes byte by byte and never ends.

@@ -1,6 +1,7 @@
 //! The receiving half of a link: the bound senders, the targets, and the checks on each message's way into a mailbox.
 //! Only the link's task uses it.
 
+mod foreign;
 mod frames;
 mod line;
 mod messages;
@@ -70,6 +71,8 @@ pub(crate) struct Inward {
     /// How many handles each believed agent has.
     handles_of: HashMap<Arc<str>, u32>,
     targets: Vec<Option<Target>>,
+    /// The bytes of their names.
+    names: usize,
     /// The handles of targets whose agents were here when they were opened.
     open_names: HashMap<Arc<str>, u32>,
     /// The number of targets opened in this session.
@@ -121,6 +124,7 @@ impl Inward {
             senders: Vec::new(),
             handles_of: HashMap::new(),
             targets: Vec::new(),
+            names: 0,
             open_names: HashMap::new(),
             opened: 0,
             partials: 0,
@@ -156,6 +160,7 @@ impl Inward {
         self.senders.clear();
         self.handles_of.clear();
         self.targets.clear();
+        self.names = 0;
         self.open_names.clear();
         self.opened = 0;
         self.partials = 0;

@@ -122,7 +122,7 @@ impl Task {
         let (first_pause, longest_pause) = self.link.config.redial;
         let mut pause = first_pause;
         let mut needed_since: Option<Instant> = None;
-        let mut last = "it was not tried".to_owned();
+        let mut last: Option<String> = None;
         loop {
             if self.link.requests.end.load(Ordering::Acquire) {
                 return Next::ShutDown;
@@ -140,6 +140,7 @@ impl Task {
             self.link.outward.lock().heard();
             if !self.link.outward.lock().needs_connection() {
                 needed_since = None;
+                last = None;
                 pause = first_pause;
                 tokio::select! {
                     greeted = self.connections.recv() => match greeted {
@@ -154,8 +155,9 @@ impl Task {
             }
             let since = *needed_since.get_or_insert_with(Instant::now);
             if since.elapsed() >= self.link.config.give_up {
+                let last = last.as_deref().unwrap_or("it was not tried");
                 tracing::warn!(peer = %self.link.peer, last, "given up: the process cannot be reached");
-                self.lose(&last, false);
+                self.lose(last, false);
                 continue;
             }
             match self.dial_or_accept(since).await {
@@ -172,9 +174,14 @@ impl Task {
                             self.lose(REVOKED, true);
                         }
                     }
-                    last = error.to_string();
                     if let GreetingError::Disowned = &error {
-                        self.lose(&last, false);
+                        self.lose(&error.to_string(), false);
+                    }
+                    // The last dial gets only the remaining time. Its failure does not replace the peer's answer.
+                    let was_cut_off = matches!(error, GreetingError::TooSlow)
+                        && since.elapsed() >= self.link.config.give_up;
+                    if !was_cut_off || last.is_none() {
+                        last = Some(error.to_string());
                     }
                 }
                 Err(None) => continue,

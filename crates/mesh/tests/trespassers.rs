@@ -407,6 +407,28 @@ async fn more_than_the_receiver_allowed_ends_the_connection() {
     scene.unharmed().await;
 }
 
+/// No agent has these names. There are far fewer of them than the handles that a process may have.
+#[tokio::test]
+async fn a_process_that_names_agents_without_end_loses_its_session() {
+    const AT_ONCE: u32 = 256;
+    let scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    for first in (1..100_000).step_by(AT_ONCE as usize) {
+        let handles = first..first + AT_ONCE;
+        let names: Vec<_> = handles.clone().map(|it| format!("{it:0>1000}")).collect();
+        let frames: Vec<_> = handles
+            .zip(&names)
+            .map(|(handle, name)| Frame::Target { handle, name })
+            .collect();
+        if intruder.send_together(&frames).await.is_err() {
+            break;
+        }
+    }
+    intruder.until_end().await;
+    scene.refused(RefusalReason::OverLimit, "").await;
+    scene.unharmed().await;
+}
+
 /// Each handle keeps a certificate chain, so one agent has few handles.
 #[tokio::test]
 async fn one_agent_is_not_bound_under_any_number_of_handles() {

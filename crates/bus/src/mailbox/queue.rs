@@ -474,24 +474,4 @@ impl Shared {
             tell(here);
         }
     }
-
-    pub(super) fn close(&self, why: Closed) {
-        let writers = self.put(|inner, wake| {
-            inner.closed.get_or_insert(why);
-            self.is_barred.store(true, Ordering::Relaxed);
-            wake.reader = inner.reader.take();
-            wake.hook = inner.hook.clone();
-            if let Some(table) = &mut inner.conversations {
-                table.wake_all(wake);
-            }
-            let slots = inner.windows.iter().flat_map(|windows| &windows.slots);
-            let slots = slots.flatten().filter(|slot| slot.is_open);
-            let writers = slots.map(|slot| slot.listener.clone());
-            writers.collect::<Vec<_>>()
-        });
-        self.gate.open_all();
-        for writer in writers {
-            writer.closed();
-        }
-    }
 }

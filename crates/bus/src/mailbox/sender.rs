@@ -1,10 +1,10 @@
-//! Writing into a mailbox.
+//! Writing into a mailbox, and closing it.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::queue::{Shared, UNREAD_NOTICES, UnreadSink};
+use super::queue::{Inner, Shared, UNREAD_NOTICES, UnreadSink};
 use super::windows::NO_WINDOW;
 use super::{Closed, MailboxCounts, MailboxWindow, PushError, WindowListener};
 use crate::gate::Gate;
@@ -132,6 +132,14 @@ impl MailboxSender {
         self.shared.close(why);
     }
 
+    /// Closes the mailbox if its reader has nothing to do: nothing has come so far, or the reader has taken everything
+    /// and waits for more. No message comes in between. Returns whether the mailbox was closed.
+    pub(crate) fn close_if_idle(&self) -> bool {
+        self.shared.close_if(Closed::Gone, |inner| {
+            inner.arrivals == 0 || inner.waiting() == 0 && inner.reader.is_some()
+        })
+    }
+
     /// Opens a window: an allowance for a writer in another process, which cannot ask before each message. The writer
     /// may write up to a limit. `listener` is told (with `tag`) when the limit rises.
     ///
@@ -151,6 +159,40 @@ impl MailboxSender {
             index,
             first_limit,
         }
+    }
+}
+
+impl Shared {
+    pub(super) fn close(&self, why: Closed) {
+        self.close_if(why, |_| true);
+    }
+
+    /// Closes the mailbox if it `may` be closed, which is asked under the lock. Returns whether it was closed.
+    fn close_if(&self, why: Closed, may: impl FnOnce(&Inner) -> bool) -> bool {
+        let writers = self.put(|inner, wake| {
+            if !may(inner) {
+                return None;
+            }
+            inner.closed.get_or_insert(why);
+            self.is_barred.store(true, Ordering::Relaxed);
+            wake.reader = inner.reader.take();
+            wake.hook = inner.hook.clone();
+            if let Some(table) = &mut inner.conversations {
+                table.wake_all(wake);
+            }
+            let slots = inner.windows.iter().flat_map(|windows| &windows.slots);
+            let slots = slots.flatten().filter(|slot| slot.is_open);
+            let writers = slots.map(|slot| slot.listener.clone());
+            Some(writers.collect::<Vec<_>>())
+        });
+        let Some(writers) = writers else {
+            return false;
+        };
+        self.gate.open_all();
+        for writer in writers {
+            writer.closed();
+        }
+        true
     }
 }
 

@@ -32,9 +32,9 @@ const SHARED_LIMIT: usize = 512;
 /// Successive messages to one target.
 #[derive(Default)]
 pub(super) struct Row {
-    target: u32,
-    messages: Vec<ReceivedMessage>,
-    senders: Vec<u32>,
+    pub(super) target: u32,
+    pub(super) messages: Vec<ReceivedMessage>,
+    pub(super) senders: Vec<u32>,
     /// The sender of the last checked message, if that message is the last in the row and not sealed.
     judged: Option<u32>,
     /// Room that the payloads of short messages share, to save allocations.
@@ -119,6 +119,7 @@ impl Inward {
     pub(super) fn end_row(&mut self, link: &Arc<Link>) {
         self.end_frames(link);
         self.row.judged = None;
+        self.take_foreign_room(link);
         let Row {
             target: handle,
             messages,

@@ -17,6 +17,10 @@ use crate::statement::target_name;
 /// largest usual events, so that the connection stays full.
 const FRAME_WINDOW: u64 = 4 << 20;
 
+/// The bytes of the names of all targets that the peer may make this process keep: 128 for each of as many targets as a
+/// link usually has at most. The peer chooses the names, also of agents that are not here.
+const NAMES: usize = 32 << 20;
+
 /// An agent of this process, or its bus, that the peer sends to.
 pub(super) struct Target {
     /// The number of the target among those of the session, from 1. It distinguishes it from a former target with the
@@ -171,6 +175,9 @@ impl Inward {
             return Err(Broken::Rule("a target's handle is used twice"));
         }
         let name = target_name(name);
+        if self.names + name.len() > NAMES {
+            return Err(Broken::Overdrawn);
+        }
         // The number of handles is limited, but they may be reused for ever.
         self.opened = self.opened.saturating_add(1);
         let number = self.opened;
@@ -198,7 +205,7 @@ impl Inward {
                 .then(|| Whom::Process(FrameWindow::new(FRAME_WINDOW, credit.clone())))
         } else {
             self.bus
-                .receiver(name)
+                .receiver(name, Some(&self.writer))
                 .filter(|agent| agent.mailbox().closed().is_none())
                 .map(|agent| Whom::Agent {
                     window: agent.mailbox().open_window(&self.writer, credit.clone(), 0),
@@ -230,6 +237,7 @@ impl Inward {
             }
         }
         *slot(&mut self.targets, handle, self.agents)? = Some(target);
+        self.names += name.len();
         link.wake();
         Ok(())
     }
@@ -255,6 +263,7 @@ impl Inward {
             return Err(Broken::Rule("a target ends before its messages are proved"));
         }
         if let Some(target) = slot.take() {
+            self.names -= target.name.len();
             self.partials -= usize::from(target.partial.is_some());
             if self.open_names.get(&target.name) == Some(&handle) {
                 self.open_names.remove(&target.name);

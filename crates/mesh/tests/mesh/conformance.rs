@@ -7,7 +7,7 @@ use crate::support::{Platform, Process, now};
 use sealbus_bus::{
     BoxFuture, Bus, Location, Mailbox, MailboxLimits, Outbox, ProcessEndpoint, ReceivedMessage,
 };
-use sealbus_conformance::{Promise, Setting, World};
+use sealbus_conformance::{Setting, TestedPromise, World};
 use sealbus_seal::denylist::DenyList;
 use sealbus_seal::{Identity, SecurityLevel};
 
@@ -61,10 +61,12 @@ impl Setting for Mesh {
         })
     }
 
-    fn lacks(&self, promise: Promise) -> Option<&'static str> {
+    fn lacks(&self, promise: TestedPromise) -> Option<&'static str> {
         match promise {
-            Promise::Unread => Some("they are lost with it, and nobody is told"),
-            Promise::ForgedSender | Promise::RevokedSender if !self.0.authenticates() => {
+            TestedPromise::Unread => Some("they are lost with it, and nobody is told"),
+            TestedPromise::ForgedSender | TestedPromise::RevokedSender
+                if !self.0.authenticates() =>
+            {
                 Some("senders are not proved at this level")
             }
             _ => None,

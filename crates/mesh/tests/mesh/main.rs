@@ -1,4 +1,5 @@
-//! Agents talk over the mesh: the suite of all transports, conversations, channels, breaks, moves and departures.
+//! Agents talk over the mesh: the suite of all transports, conversations, channels, breaks, moves, departures, and
+//! messages to other platforms.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,5 +12,6 @@ mod flow_and_movement;
 mod forgotten;
 mod leaving;
 mod sizes;
+mod stand_ins;
 #[path = "../support/mod.rs"]
 mod support;

@@ -17,6 +17,9 @@ use sealbus_seal::{Identity, SecurityLevel};
 use support::proxy::Proxy;
 use support::{Authority, Platform, Process, inform, now, soon};
 
+/// How long a process that refuses is tried. A handshake on a slow machine must reach the point of refusal in it.
+const GIVE_UP: Duration = Duration::from_secs(2);
+
 fn count(process: &Process, reason: RefusalReason) -> u64 {
     process
         .bus
@@ -49,8 +52,8 @@ async fn until_refused(process: &Process, reason: RefusalReason) {
     .await;
 }
 
-/// Sends until the outcome is as wanted, and returns the last notice. A link with a short give-up time may be given up
-/// before its handshake has reached the point of refusal.
+/// Sends until the outcome is as wanted, and returns the last notice. A link may be given up before its handshake has
+/// reached the point of refusal.
 async fn turned_away(
     sender: &Outbox,
     mailbox: &mut Mailbox,
@@ -289,9 +292,7 @@ async fn a_process_with_a_certificate_of_another_authority() {
     foreign.directory = platform.directory.clone();
     foreign.trusted = Some(platform.authority.trust());
     let here = foreign
-        .process_with("node-1", |config| {
-            config.give_up = Duration::from_millis(200)
-        })
+        .process_with("node-1", |config| config.give_up = GIVE_UP)
         .await;
     let (eve, mut eve_mailbox) = foreign.agent(&here, "eve@factory");
     turned_away(&eve, &mut eve_mailbox, "bob@factory", |_| {
@@ -304,19 +305,18 @@ async fn a_process_with_a_certificate_of_another_authority() {
 
 #[tokio::test]
 async fn a_process_at_another_level() {
-    for (ours, theirs) in [
+    let pairs = [
         (SecurityLevel::None, SecurityLevel::Auth),
         (SecurityLevel::Auth, SecurityLevel::None),
         (SecurityLevel::Tls, SecurityLevel::Auth),
         (SecurityLevel::Auth, SecurityLevel::Tls),
         (SecurityLevel::None, SecurityLevel::Tls),
         (SecurityLevel::Tls, SecurityLevel::None),
-    ] {
+    ]
+    .map(|(ours, theirs)| async move {
         let mut platform = Platform::new(ours);
         let here = platform
-            .process_with("node-1", |config| {
-                config.give_up = Duration::from_millis(100)
-            })
+            .process_with("node-1", |config| config.give_up = GIVE_UP)
             .await;
         let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
         platform.level = theirs;
@@ -330,7 +330,8 @@ async fn a_process_at_another_level() {
         })
         .await;
         assert!(bob_mailbox.try_recv().is_none(), "{ours} to {theirs}");
-    }
+    });
+    futures_util::future::join_all(pairs).await;
 }
 
 #[tokio::test]

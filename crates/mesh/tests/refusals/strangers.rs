@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::support::{self, Platform, soon};
-use super::{count, still_talks, turned_away, until_refused};
+use super::{GIVE_UP, count, still_talks, turned_away, until_refused};
 
 #[tokio::test]
 async fn bytes_that_are_not_the_protocol() {
@@ -222,9 +222,7 @@ async fn a_process_without_a_certificate() {
 async fn a_process_that_poses_as_another() {
     let platform = Platform::new(SecurityLevel::Auth);
     let here = platform
-        .process_with("node-1", |config| {
-            config.give_up = Duration::from_millis(100)
-        })
+        .process_with("node-1", |config| config.give_up = GIVE_UP)
         .await;
     let there = platform.process("node-2").await;
     let impostor = platform.process("node-3").await;
