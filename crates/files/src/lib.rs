@@ -9,9 +9,11 @@
 #[cfg_attr(not(unix), path = "windows.rs")]
 mod system;
 
+use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Makes what is created open to this user alone.
 pub trait Private {
@@ -128,6 +130,19 @@ pub fn folder(path: &Path) -> io::Result<()> {
     system::close_to_others(path)
 }
 
+/// Makes a folder among the temporary files, for this user alone. Its name begins with `prefix`. Others may write there, so
+/// nobody can foresee the name, and an existing folder is not used.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn temporary(prefix: &str) -> io::Result<PathBuf> {
+    // Each of these hashers has random keys.
+    let random = RandomState::new().build_hasher().finish();
+    let path = std::env::temp_dir().join(format!("{prefix}-{random:016x}"));
+    DirBuilder::new().private().create(&path)?;
+    Ok(path)
+}
+
 /// Waits until the names of the files in a folder are on disk. Windows does this by itself.
 ///
 /// # Errors
@@ -170,7 +185,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::cell::RefCell;
-    use std::path::PathBuf;
 
     use super::*;
 
@@ -192,6 +206,18 @@ mod tests {
         assert_eq!(read_private(&path, 3).unwrap(), b"two");
         sync_name(Path::new("file")).unwrap();
         assert_eq!(SYNCHRONISED.take(), [Path::new(".")]);
+    }
+
+    #[test]
+    fn temporary_folders_are_new_and_for_this_user_alone() {
+        let made = [temporary("sealbus-test"), temporary("sealbus-test")].map(Result::unwrap);
+        assert_ne!(made[0], made[1]);
+        for path in made {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(name.starts_with("sealbus-test-"), "{name}");
+            system::check_private(&path.metadata().unwrap()).unwrap();
+            fs::remove_dir(path).unwrap();
+        }
     }
 
     #[test]

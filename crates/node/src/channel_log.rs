@@ -411,6 +411,7 @@ mod tests {
         assert!(is_news(&[piece("/offers/tea", 6)]));
         let event = StoredEvent {
             number: 5,
+            time: None,
             frame: Blob(vec![1]),
             again: false,
             missed: 0,

@@ -1,6 +1,6 @@
 //! Freezing a process's agents for a move, and thawing them when the move failed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use sealbus_control::attachment::{AttachmentNotice, FrozenPart};
 use sealbus_control::clock::now;
 use sealbus_control::post::{Cover, PostedLetter};
 use sealbus_control::rpc::Untold;
+use sealbus_control::text::excerpt;
 use sealbus_control::traffic::ask_process;
 use sealbus_control::{
     Blob, Fault, FaultCode, FrozenAgent, SealedKeys, UnixMillis, WaitingProvenance,
@@ -29,6 +30,8 @@ const ATTACHING: Duration = Duration::from_secs(5);
 pub(crate) const KEYS: Duration = Duration::from_secs(10);
 /// How long frozen agents are kept for their destination after their process has ended.
 const FROZEN_KEPT: Duration = Duration::from_secs(300);
+/// The most characters of the list of other platforms in the log. The process chooses their names.
+const LONGEST_LIST: usize = 512;
 
 impl Shared {
     /// Freezes all agents of a process. Returns the size of the frozen agents in bytes. If a Master takes over and
@@ -148,13 +151,23 @@ impl Shared {
     /// Posts answers to the unread messages of agents that have ended and that nobody restores.
     async fn answer_unread(&self, process: &str, frozen: &FrozenProcess) {
         let platform = self.platform.read().name.clone();
-        let answers = answers(frozen, &platform, origin_of(process, new_origin()), now());
+        let Answers { letters, untold } =
+            answers(frozen, &platform, origin_of(process, new_origin()), now());
         tracing::warn!(
             process,
-            count = answers.len(),
+            count = letters.len(),
             "agents ended during their move: the senders of what they have not read are told"
         );
-        for some in answers.chunks(MOST_POSTED) {
+        if !untold.is_empty() {
+            let listed = untold.iter().map(|(of, count)| format!("{of}: {count}"));
+            let untold = excerpt(&listed.collect::<Vec<_>>().join(", "), LONGEST_LIST);
+            tracing::warn!(
+                process,
+                untold,
+                "agents ended during their move: senders on other platforms are not told of these unread messages"
+            );
+        }
+        for some in letters.chunks(MOST_POSTED) {
             let refused = self.post.keep(some.to_vec()).await;
             for fault in refused.into_iter().flatten() {
                 self.log_refusal(process, &format!("a sender is not told: {fault}"));
@@ -163,17 +176,21 @@ impl Shared {
     }
 }
 
+/// The answers to the unread messages of agents.
+#[derive(Debug, Default)]
+struct Answers {
+    letters: Vec<PostedLetter>,
+    /// The number of messages from each other platform. The gateway passes on failures to other platforms only in the
+    /// platform's name, and any process could state such messages. So nobody answers them.
+    untold: BTreeMap<String, u64>,
+}
+
 /// The answers to the unread messages of a process's agents. Only the process knows who wrote these, so the answers are
 /// in the names of its agents, and not in the platform's.
-fn answers(
-    frozen: &FrozenProcess,
-    platform: &str,
-    origin: u64,
-    posted: UnixMillis,
-) -> Vec<PostedLetter> {
+fn answers(frozen: &FrozenProcess, platform: &str, origin: u64, posted: UnixMillis) -> Answers {
     let agents: Vec<FrozenAgent> = serde_json::from_slice(&frozen.bytes).unwrap_or_default();
     let mut sequences: HashMap<String, u64> = HashMap::new();
-    let mut letters = Vec::new();
+    let mut answers = Answers::default();
     for FrozenAgent { agent, mailbox, .. } in agents {
         let name = format!("{agent}@{platform}");
         let Ok(identity) = Identity::from_agent_name(&name) else {
@@ -183,10 +200,7 @@ fn answers(
             continue;
         }
         for waiting in mailbox {
-            if matches!(
-                waiting.provenance,
-                WaitingProvenance::Platform | WaitingProvenance::Foreign
-            ) {
+            if waiting.provenance == WaitingProvenance::Platform {
                 continue;
             }
             let unread = bitefficient::decode_ref(&waiting.message.0, &ANY_LENGTH);
@@ -198,13 +212,17 @@ fn answers(
             let Some((receiver, of)) = answer.receivers[0].name.rsplit_once('@') else {
                 continue;
             };
+            if of != platform || waiting.provenance == WaitingProvenance::Foreign {
+                *answers.untold.entry(of.to_owned()).or_default() += 1;
+                continue;
+            }
             let mut message = Vec::new();
-            if of != platform || bitefficient::encode(&answer, &mut message).is_err() {
+            if bitefficient::encode(&answer, &mut message).is_err() {
                 continue;
             }
             let sequence = sequences.entry(receiver.to_owned()).or_default();
             *sequence += 1;
-            letters.push(PostedLetter {
+            answers.letters.push(PostedLetter {
                 cover: Cover {
                     origin,
                     sequence: *sequence,
@@ -224,7 +242,7 @@ fn answers(
             });
         }
     }
-    letters
+    answers
 }
 
 fn untold(why: Untold) -> Fault {
@@ -279,6 +297,8 @@ mod tests {
             waiting("alice@factory", WaitingProvenance::Claimed),
             waiting("ams@factory", WaitingProvenance::Platform),
             waiting("alice@elsewhere", WaitingProvenance::Claimed),
+            waiting("carol@elsewhere", WaitingProvenance::Foreign),
+            waiting("dora@far", WaitingProvenance::Foreign),
             waiting("alice@factory", WaitingProvenance::Claimed),
             WaitingMessage {
                 message: Blob(b"no message".to_vec()),
@@ -295,7 +315,10 @@ mod tests {
             bytes: Arc::new(bytes),
             ..FrozenProcess::begun(1, vec!["bob".to_owned()], "node-2")
         };
-        let letters = answers(&handed_in, "factory", 3, 1);
+        let Answers { letters, untold } = answers(&handed_in, "factory", 3, 1);
+        // For senders on other platforms, the operator learns of how many messages they are not told.
+        let counted = [("elsewhere", 2), ("far", 1)].map(|(of, count)| (of.to_owned(), count));
+        assert_eq!(untold, BTreeMap::from(counted));
         assert_eq!(letters.len(), 2);
         for (letter, number) in letters.iter().zip(1..) {
             let cover = &letter.cover;
@@ -314,7 +337,7 @@ mod tests {
             bytes: Arc::new(b"nonsense".to_vec()),
             ..handed_in
         };
-        assert!(answers(&nonsense, "factory", 3, 1).is_empty());
+        assert!(answers(&nonsense, "factory", 3, 1).letters.is_empty());
     }
 
     /// A manifest may allow longer messages than the default.
@@ -337,7 +360,7 @@ mod tests {
             bytes: Arc::new(serde_json::to_vec(&[agent]).unwrap()),
             ..FrozenProcess::begun(1, vec!["bob".to_owned()], "node-2")
         };
-        let letters = answers(&handed_in, "factory", 3, 1);
+        let letters = answers(&handed_in, "factory", 3, 1).letters;
         assert_eq!(letters.len(), 1);
         assert_eq!(letters[0].cover.receiver, "alice");
         assert!(letters[0].message.0.len() < 1 << 16);

@@ -55,7 +55,7 @@ impl Processes {
 
 #[cfg(test)]
 mod tests {
-    use sealbus_control::AgentState;
+    use sealbus_control::PlacedState;
 
     use super::*;
     use crate::memory::tests::remembered;
@@ -76,7 +76,7 @@ mod tests {
                 // The agent has ended.
                 "agent-0500" => continue,
                 "" => {}
-                _ => drop(entry.agents.insert(name, AgentState::Active)),
+                _ => drop(entry.agents.insert(name, PlacedState::Active)),
             }
             expected.push(Blob(chain));
         }

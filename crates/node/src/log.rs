@@ -63,7 +63,7 @@ pub(crate) struct Logs {
     own: PathBuf,
     /// The bytes that were set aside before the beginning of the present file.
     set_aside: Mutex<HashMap<String, u64>>,
-    /// When the logs grew. No log is set aside while this is locked.
+    /// When the logs grew.
     times: Mutex<LogTimes>,
 }
 
@@ -117,9 +117,9 @@ impl Logs {
         file.write_all(format!("{base:020} {cut:020}\n").as_bytes())
     }
 
-    /// The file for a process's output. `heading` is written first.
+    /// The file for a process's output. `heading` is written first. A log that has grown too large is cut by
+    /// [`tend`](Self::tend) alone: the caller may be the node's only thread, which cannot wait for the copy.
     pub(crate) fn writer(&self, log: &str, heading: &str) -> io::Result<File> {
-        self.rotate(log)?;
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -131,9 +131,9 @@ impl Logs {
         Ok(file)
     }
 
-    /// [Sets aside](set_aside) a log that has grown too large.
-    pub(crate) fn rotate(&self, log: &str) -> io::Result<()> {
-        let _times = self.times.lock();
+    /// [Sets aside](set_aside) a log that has grown too large. No lock is held during the copy: [`tend`](Self::tend)
+    /// handles one log after another, so nobody else cuts this log meanwhile, or notes its length.
+    fn rotate(&self, log: &str) -> io::Result<()> {
         let base = self.base(log);
         // If this fails, the note after the cut counts.
         let note = |length| drop(self.keep_base(log, base, length));
@@ -272,6 +272,30 @@ mod tests {
             .read("unknown", LogPosition::LastLines { lines: 1 }, 10, 0)
             .unwrap();
         assert_eq!(none, "");
+    }
+
+    /// The node's only thread begins and ends processes. The copy may take long, and another log may be copied just then.
+    #[test]
+    fn whoever_writes_to_a_log_neither_copies_it_nor_waits_for_a_copy() {
+        let (directory, logs) = logs();
+        let file = logs.writer("a", "").unwrap();
+        // The hole takes no room on the disk.
+        file.set_len(LARGEST + 1).unwrap();
+        // As if growth were being noted.
+        let times = logs.times.lock();
+        std::thread::scope(|scope| {
+            let (written, is_written) = std::sync::mpsc::channel();
+            let logs = &logs;
+            scope.spawn(move || written.send(logs.writer("a", "ended\n").is_ok()));
+            let is_written = is_written.recv_timeout(std::time::Duration::from_secs(120));
+            drop(times);
+            assert_eq!(is_written, Ok(true));
+        });
+        assert_eq!(file.metadata().unwrap().len(), LARGEST + 1 + 6);
+        assert!(!directory.path().join("logs/a.log.1").exists());
+        logs.tend(0).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 0);
+        assert!(directory.path().join("logs/a.log.1").exists());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use sealbus_seal::token::SecretHash;
 use sealbus_seal::{CertificateChain, Credential, KeyPair};
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use sealbus_control::node::{Exit, Launch};
 use sealbus_control::{Blob, Term, UnixMillis};
@@ -40,8 +41,28 @@ pub(crate) struct Memory {
 struct Identity {
     name: String,
     enrolment: Enrolment,
-    key: String,
+    #[serde(with = "secret_text")]
+    key: Zeroizing<String>,
     chain: Blob,
+}
+
+/// A text that is overwritten in memory when it is dropped.
+mod secret_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use zeroize::Zeroizing;
+
+    pub(super) fn serialize<S: Serializer>(
+        text: &Zeroizing<String>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Zeroizing<String>, D::Error> {
+        String::deserialize(deserializer).map(Zeroizing::new)
+    }
 }
 
 /// A node that joined before.
@@ -188,7 +209,8 @@ impl Memory {
 
     fn keep(&self, file: &str, value: &impl Serialize) -> Result<(), MemoryError> {
         let path = self.directory.join(file);
-        let bytes = serde_json::to_vec(value).unwrap_or_default();
+        // The key of the node may be in it.
+        let bytes = Zeroizing::new(serde_json::to_vec(value).unwrap_or_default());
         write_private(&path, &bytes).map_err(file_error("write", &path))
     }
 
@@ -224,7 +246,7 @@ impl Memory {
         let identity = Identity {
             name: name.to_owned(),
             enrolment: enrolment.clone(),
-            key: credential.key().to_pkcs8_pem().to_string(),
+            key: credential.key().to_pkcs8_pem(),
             chain: chain.into(),
         };
         self.keep(IDENTITY, &identity)
@@ -303,7 +325,8 @@ fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Memory
 /// The value in a file, if there is one.
 fn read<T: for<'de> Deserialize<'de>>(path: PathBuf) -> Result<Option<T>, MemoryError> {
     let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
+        // The key of the node may be in it.
+        Ok(bytes) => Zeroizing::new(bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(file_error("read", &path)(error)),
     };

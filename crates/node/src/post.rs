@@ -268,12 +268,17 @@ impl Shared {
             return Err(Fault::new(FaultCode::NotPermitted, problem));
         }
         let elsewhere = match self.replica.lock().locate(receiver) {
-            AgentLocation::Process(contact) if contact.node != self.name => {
-                let gone = format!("{receiver} is not on {} but on {}", self.name, contact.node);
-                Some(Fault::new(FaultCode::NotPlaced, gone))
+            AgentLocation::Process(contact) if contact.node == self.name => None,
+            AgentLocation::Process(contact) => Some(format!("but on {}", contact.node)),
+            // The other node keeps the letters until both know more. Names that it invents get no mailbox here.
+            AgentLocation::InTransit | AgentLocation::Unknown => {
+                Some("as far as it knows".to_owned())
             }
-            _ => None,
         };
+        let elsewhere = elsewhere.map(|place| {
+            let gone = format!("{receiver} is not on {} {place}", self.name);
+            Fault::new(FaultCode::NotPlaced, gone)
+        });
         let begun = self.post.begin(letters, elsewhere.as_ref());
         drop(turn);
         Ok(begun.finish().await)

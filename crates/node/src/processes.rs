@@ -31,7 +31,7 @@ use sealbus_control::clock::now;
 use sealbus_control::directory::{MOST_FOLLOWED, RecentNames};
 use sealbus_control::node::{Exit, Inheritance, Launch, RunningProcess};
 use sealbus_control::rpc::RpcCaller;
-use sealbus_control::{AgentState, Fault, FaultCode};
+use sealbus_control::{Fault, FaultCode, PlacedState};
 pub(crate) use starts::{Begun, Outcome};
 use turn::{Elsewhere, RequestPlaces};
 pub(crate) use turn::{RequestPlace, Turn};
@@ -118,7 +118,7 @@ pub(super) struct Entry {
     places: RequestPlaces,
     pub(super) address: Option<SocketAddr>,
     channels: Channels,
-    pub(super) agents: BTreeMap<String, AgentState>,
+    pub(super) agents: BTreeMap<String, PlacedState>,
     /// The latest certificate chain of each agent, in its wire form. The chain of the process itself is under an empty name.
     pub(super) certificates: BTreeMap<String, Vec<u8>>,
     /// Whether the process was taken over after the node's restart and has not reported on its agents since.
@@ -296,7 +296,7 @@ impl Processes {
     }
 
     /// Notes an agent's state. `None` means that the agent has ended.
-    pub(crate) fn reported(&self, process: &str, agent: &str, state: Option<AgentState>) {
+    pub(crate) fn reported(&self, process: &str, agent: &str, state: Option<PlacedState>) {
         let _ = self.with(process, |entry| {
             entry.is_unheard = false;
             match state {

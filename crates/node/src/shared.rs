@@ -36,7 +36,7 @@ use sealbus_control::rpc::{RpcCaller, Untold};
 use sealbus_control::text::excerpt;
 use sealbus_control::{
     AgentLocation, Blob, Fault, FaultCode, NodeDescription, PlatformDescription, ProcessContact,
-    PublishedKey, TransportDescription,
+    PublishedKey,
 };
 use sealbus_keeping::channel_log::KeptChannelLogs;
 use sealbus_keeping::node_journal::NodeJournal;
@@ -208,9 +208,9 @@ impl Shared {
         self.description.address
     }
 
-    /// Whether the node's own process goes on when another Master leads. A broker's users belong to one Master.
+    /// Whether the node's own process goes on when another Master leads.
     pub(crate) fn turns_at_once(&self) -> bool {
-        matches!(self.platform.read().transport, TransportDescription::Mesh)
+        self.platform.read().transport.outlives_masters()
     }
 
     /// Begins to leave. The first wish counts.

@@ -92,12 +92,16 @@ impl KeptChannelLogs {
                 keeping,
             });
         }
-        if let Err(fault) = self.reserve.check(&self.node) {
+        let key = given.to_key();
+        let size = (key.len() + bytes.len()) as u64;
+        let room = self.reserve.check(&self.node);
+        let room = room.and_then(|()| self.check_share(obeyed, &log, &event.publisher, size));
+        if let Err(fault) = room {
             full.insert(channel, fault.clone());
             return Err(fault);
         }
         let written = log.stream.append(NewRecord {
-            key: given.to_key(),
+            key,
             attributes: Bytes::new(),
             payload: bytes.clone(),
         });
@@ -111,6 +115,7 @@ impl KeptChannelLogs {
             .shared();
         origins.note(&given, keeping.clone());
         drop(origins);
+        self.grows(obeyed, &log, size);
         Ok(EventWrite {
             log,
             given,

@@ -43,6 +43,7 @@ use crate::reserve::Reserve;
 use crate::storage;
 use news::News;
 use origins::{Given, Origins};
+use retention::{Share, USUAL};
 
 /// The most events in one request.
 pub const MOST_EVENTS: usize = 512;
@@ -69,6 +70,8 @@ pub struct KeptChannelLogs {
     /// The part of the disk that events must leave free.
     reserve: Reserve,
     logs: Mutex<BTreeMap<ChannelPath, Arc<ChannelLog>>>,
+    /// The shares of the agents that published first on some channel.
+    shares: Mutex<HashMap<String, Share>>,
     durable: Stream,
     rules: Mutex<Arc<Obeyed>>,
     /// The number of bytes that were cut off on opening, by stream.
@@ -82,7 +85,8 @@ pub struct KeptChannelLogs {
 struct Obeyed {
     rules: Option<Rules>,
     permissions: ChannelPermissions,
-    retention: Vec<(ChannelPattern, Retention)>,
+    /// The retention of channels, if the manifest gives it.
+    retention: Vec<(ChannelPattern, Option<Retention>)>,
     /// The retention of the record of received messages.
     recorded: Retention,
 }
@@ -122,6 +126,7 @@ impl KeptChannelLogs {
         let durable = journal.open_stream(DURABLE, StreamConfig::default())?;
         let mut makers = makers(&durable);
         let mut logs = BTreeMap::new();
+        let mut shares: HashMap<String, Share> = HashMap::new();
         for stream in journal.streams() {
             let Some(path) = stream.name().strip_prefix(CHANNEL) else {
                 continue;
@@ -131,6 +136,10 @@ impl KeptChannelLogs {
             };
             let mut log = ChannelLog::load(channel.clone(), stream)?;
             log.maker = makers.remove(channel.as_str());
+            if let Some(maker) = &log.maker {
+                // Logs that were long already are measured at their maker's next event.
+                shares.entry(maker.clone()).or_default().grown += log.stream.info().bytes;
+            }
             logs.insert(channel, Arc::new(log));
         }
         Ok(Self {
@@ -141,6 +150,7 @@ impl KeptChannelLogs {
             journal,
             longest,
             logs: Mutex::new(logs),
+            shares: Mutex::new(shares),
             rules: Mutex::default(),
             torn,
             news: watch::Sender::default(),
@@ -168,16 +178,13 @@ impl KeptChannelLogs {
         *obeyed = Arc::new(Obeyed {
             permissions,
             retention: retention.collect(),
-            recorded: Obeyed::given(rules.evidence.retention),
+            recorded: Obeyed::given(rules.evidence.retention).unwrap_or(USUAL),
             rules: Some(rules.clone()),
         });
         let obeyed = obeyed.clone();
         let logs: Vec<_> = self.logs.lock().values().cloned().collect();
         for log in logs {
-            let config = self.config(obeyed.retention(&log.channel));
-            if let Err(error) = self.journal.open_stream(log.stream.name(), config) {
-                tracing::error!(channel = %log.channel, %error, "its retention is not obeyed");
-            }
+            self.keep_as_told(&obeyed, &log);
         }
     }
 
@@ -284,8 +291,9 @@ impl KeptChannelLogs {
             ));
         }
         let name = format!("{CHANNEL}{channel}");
-        let config = self.config(obeyed.retention(channel));
+        let config = self.config_of(obeyed, channel, Some(publisher));
         let stream = self.journal.open_stream(&name, config).map_err(storage)?;
+        self.shares.lock().entry(publisher.to_owned()).or_default();
         let mut log = ChannelLog::new(channel.clone(), stream);
         log.maker = Some(publisher.to_owned());
         let log = Arc::new(log);

@@ -330,6 +330,7 @@ fn piece(
         room.1 = room.1.saturating_sub(size);
         let event = StoredEvent {
             number: record.number,
+            time: Some(Moment::from(record.time).unix_ms()),
             again: record.number < again,
             missed: std::mem::take(&mut piece.missed),
             frame: Blob(record.payload.to_vec()),

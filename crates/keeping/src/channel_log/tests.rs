@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sealbus_channels::frame::{Frame, Head, Stamp};
-use sealbus_channels::{ChannelHeader, Mechanism, Moment, Qos};
+use sealbus_channels::{ChannelHeader, Mechanism, Moment, Persistence, Qos};
 use sealbus_control::Blob;
-use sealbus_control::channel_log::{LogQuestion, LogStart};
-use sealbus_fipa::{AclMessage, Content, Performative, bitefficient};
+use sealbus_control::channel_log::{KeepOutcome, LogQuestion, LogStart, PostedEvent};
+use sealbus_fipa::{AclMessage, Aid, Content, Performative, bitefficient};
 use sealbus_journal::JournalConfig;
 use sealbus_seal::permission::{ChannelRule, ChannelUses};
 
+use super::retention::MOST_OF_AGENT;
 use super::*;
 
 fn open(folder: &Path) -> KeptChannelLogs {
@@ -59,6 +60,134 @@ fn events_leave_a_reserve_of_the_disk_for_the_platform() {
     );
     free.store(1 << 30, Ordering::SeqCst);
     make(&logs, "/news", "alice").unwrap();
+}
+
+/// An event of so many KiB that an agent publishes on a channel.
+fn event_of(kib: usize, publisher: &str, channel: &str, number: u64) -> PostedEvent {
+    let sender = Aid::new(format!("{publisher}@factory")).unwrap();
+    let message = AclMessage::new(Performative::Inform)
+        .with_sender(sender)
+        .with_content("x".repeat(kib << 10));
+    let mut body = Vec::new();
+    bitefficient::encode(&message, &mut body).unwrap();
+    let channel = ChannelPath::new(channel).unwrap();
+    let qos = Qos {
+        persistence: Persistence::Persistent,
+        ..Qos::default()
+    };
+    let header = ChannelHeader::new(Mechanism::Event, channel, qos, number, Moment::now());
+    let mut frame = Vec::new();
+    let stamp = Stamp { session: 1, number };
+    let (head, evidence, body) = (Head::of(&header), &[][..], &body[..]);
+    Frame::Keep {
+        stamp,
+        head,
+        evidence,
+        body,
+    }
+    .encode(&mut frame);
+    PostedEvent {
+        publisher: publisher.to_owned(),
+        frame: Blob(frame),
+    }
+}
+
+/// Publishes so many events of 32 KiB on a channel.
+async fn publish(logs: &Arc<KeptChannelLogs>, publisher: &str, channel: &str, count: u64) {
+    let numbers: Vec<u64> = (1..=count).collect();
+    for some in numbers.chunks(4) {
+        let events = some.iter().map(|it| event_of(32, publisher, channel, *it));
+        let events = events.collect();
+        let answer = logs.answer(publisher, LogRequest::Keep { events }).await;
+        let LogAnswer::Kept { outcomes } = answer.unwrap() else {
+            panic!("they are kept");
+        };
+        let is_kept = |outcome: &KeepOutcome| matches!(outcome, KeepOutcome::Kept { .. });
+        assert!(outcomes.iter().all(is_kept), "{outcomes:?}");
+    }
+}
+
+/// The numbers of kept and of all events of a channel, and the bytes of its log, once the journal has done its work.
+async fn kept(logs: &KeptChannelLogs, channel: &str) -> (u64, u64, u64) {
+    let log = logs.logs.lock()[channel].clone();
+    log.stream.retain().unwrap().await.unwrap();
+    let info = log.stream.info();
+    (info.records, info.end - 1, info.bytes)
+}
+
+/// Otherwise its channels would fill the disk, each by itself within bounds, and others would find no room.
+#[tokio::test]
+async fn the_channels_that_one_agent_began_have_a_share_of_the_disk_and_others_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = Arc::new(open(folder.path()));
+    logs.obey(&rules());
+    let given = ChannelPath::new("/given").unwrap();
+    let much = Retention {
+        bytes: Some(64 << 20),
+        ..Retention::default()
+    };
+    logs.retain(&given, much).unwrap();
+    publish(&logs, "alice", "/news", 4).await;
+    publish(&logs, "bob", "/given", 64).await;
+    let flood = || (0..MOST_LOGS_OF_AGENT).map(|number| format!("/flood/{number}"));
+    for channel in flood() {
+        publish(&logs, "mallory", &channel, 32).await;
+    }
+    let mut all = 0;
+    for channel in flood() {
+        let (records, last, bytes) = kept(&logs, &channel).await;
+        assert!(records > 0 && last == 32, "{channel}: {records} of {last}");
+        all += bytes;
+    }
+    // The logs may have grown since they were measured.
+    assert!(all < MOST_OF_AGENT + MOST_OF_AGENT / 4, "{all}");
+    // The retention of this channel is given, and the other agent has a share of its own.
+    assert_eq!(kept(&logs, "/given").await.0, 64);
+    assert_eq!(kept(&logs, "/news").await.0, 4);
+    // After a restart of the node, logs that are long already are measured soon.
+    logs.journal.close();
+    let logs = open(folder.path());
+    assert!(logs.shares.lock()["mallory"].grown > 0);
+}
+
+/// Publishes an event of so many KiB. Returns the reason why it is not kept, if it is not.
+async fn refusal(logs: &Arc<KeptChannelLogs>, event: (usize, &str, &str, u64)) -> Option<Fault> {
+    let (kib, publisher, channel, number) = event;
+    let events = vec![event_of(kib, publisher, channel, number)];
+    let answer = logs.answer(publisher, LogRequest::Keep { events }).await;
+    let LogAnswer::Kept { mut outcomes } = answer.unwrap() else {
+        panic!("no outcome");
+    };
+    match outcomes.remove(0) {
+        KeepOutcome::Kept { .. } => None,
+        KeepOutcome::Refused { fault } => Some(fault),
+    }
+}
+
+/// A log keeps its last event, so long events on many channels would fill the disk.
+#[tokio::test]
+async fn long_events_that_cannot_be_cut_off_have_a_share_of_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = Arc::new(open(folder.path()));
+    logs.obey(&rules());
+    // The channels exist before the long events come.
+    for channel in ["/a", "/b", "/c"] {
+        publish(&logs, "mallory", channel, 1).await;
+    }
+    assert_eq!(refusal(&logs, (900, "mallory", "/a", 2)).await, None);
+    assert_eq!(refusal(&logs, (900, "mallory", "/b", 2)).await, None);
+    let fault = refusal(&logs, (900, "mallory", "/c", 2)).await.unwrap();
+    assert_eq!(fault.code, FaultCode::Full);
+    assert!(
+        fault.to_string().contains("mallory published first"),
+        "{fault}"
+    );
+    // A short event has room, and so has one that takes the place of another one.
+    assert_eq!(refusal(&logs, (32, "mallory", "/c", 3)).await, None);
+    assert_eq!(refusal(&logs, (900, "mallory", "/a", 3)).await, None);
+    // Nobody else is refused because of that.
+    assert_eq!(refusal(&logs, (900, "alice", "/c", 1)).await, None);
+    assert_eq!(refusal(&logs, (900, "alice", "/d", 1)).await, None);
 }
 
 fn question(durable: &str, positions: Option<&[(&str, u64)]>) -> LogQuestion {

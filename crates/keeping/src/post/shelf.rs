@@ -106,8 +106,8 @@ impl Shelf {
         self.waiting() == 0 && self.last_handed == 0 && !self.is_visited
     }
 
-    /// Admits a letter that can be taken in. From then on it is known. Notices of the platform are always taken in, and
-    /// so are letters that precede one that is already here.
+    /// Admits a letter that can be taken in. From then on it is known. The node's own notices are always taken in, those
+    /// of other nodes up to the [limit](Notices::are_too_many), and letters that precede one that is already here.
     pub(crate) fn admit(&mut self, cover: &Cover, size: u64) -> Result<(), NotTaken> {
         let key = (cover.origin, cover.sequence);
         if let Some(number) = self.number_of(key) {
@@ -124,11 +124,15 @@ impl Shelf {
         if self.had.had(cover.mark()) {
             return Err(NotTaken::Known);
         }
-        let is_full = self.letters.len() >= MOST_LETTERS || self.bytes + size > MOST_BYTES;
+        let is_full = match cover.about {
+            None => self.letters.len() >= MOST_LETTERS || self.bytes + size > MOST_BYTES,
+            // The other node keeps its notice until there is room here.
+            Some(_) => cover.hops > 0 && self.notices.are_too_many(),
+        };
         let goes_first = self.next_of(key).is_some()
             && self.letters.len() < 2 * MOST_LETTERS
             && self.bytes + size <= 2 * MOST_BYTES;
-        if is_full && cover.about.is_none() && !goes_first {
+        if is_full && !goes_first {
             return Err(NotTaken::Full);
         }
         self.had.note(cover.mark());

@@ -390,8 +390,9 @@ impl Ways for SimulatedWays {
             for _ in 0..world.times() {
                 let turn = world.nodes[to].in_order.lock().await;
                 let place = world.nodes[to].place.lock().0;
-                let elsewhere = place.filter(|(node, _)| *node != to);
-                let gone = elsewhere.map(|_| Fault::new(FaultCode::NotPlaced, "it is elsewhere"));
+                // A node takes letters only for agents that it has, as far as it knows.
+                let is_here = place.is_some_and(|(node, _)| node == to);
+                let gone = (!is_here).then(|| Fault::new(FaultCode::NotPlaced, "it is not here"));
                 let letters = serde_json::from_slice(&letters).unwrap();
                 let begun = post.begin(letters, gone.as_ref());
                 drop(turn);

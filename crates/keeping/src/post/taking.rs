@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sealbus_control::clock::now;
 use sealbus_control::names::SYSTEM_AGENTS;
 use sealbus_control::post::{Cover, LetterMark, PostedLetter};
-use sealbus_control::{Fault, FaultCode, WaitingProvenance};
+use sealbus_control::{Fault, FaultCode, UnixMillis, WaitingProvenance};
 use sealbus_fipa::{Limits, bitefficient};
 use sealbus_journal::{NewRecord, Written};
 use sealbus_proof::LONGEST_EVIDENCE;
@@ -63,7 +63,11 @@ impl KeptLetters {
     /// Puts a letter into the journal's queue. If `elsewhere` gives a reason to refuse, the letter is kept only if it
     /// was here before.
     fn put(&self, letter: PostedLetter, elsewhere: Option<&Fault>) -> Result<LetterWrite, Fault> {
-        let cover = letter.cover;
+        let mut cover = letter.cover;
+        if cover.hops > 0 {
+            // No node has letters kept for ever. It may have accepted this one by another clock, so it is not refused.
+            cover.expiry = cover.expiry.min(latest_expiry());
+        }
         let sender = self.check(&cover, &letter.message.0)?;
         if let Some(elsewhere) = elsewhere
             && !self.is_known(&cover)
@@ -159,9 +163,10 @@ impl KeptLetters {
     }
 
     /// Checks whether there is room for a new letter: on the disk, and, on the sender's own node, in the share of its
-    /// sender. Notices of the platform are always kept.
+    /// sender. Notices that this node writes itself are always kept. Those of another node stay there as long as there
+    /// is no room here.
     fn check_room(&self, cover: &Cover, size: u64) -> Result<(), Fault> {
-        if cover.about.is_some() {
+        if cover.about.is_some() && cover.hops == 0 {
             return Ok(());
         }
         self.reserve.check(&self.node)?;
@@ -194,8 +199,7 @@ impl KeptLetters {
         if let Err(error) = Identity::from_agent_name(&name) {
             return refuse(format!("nothing can be kept for {name}: {error}"));
         }
-        let latest = now() + (LONGEST_LIFETIME + CLOCKS_APART).as_millis() as u64;
-        if cover.hops == 0 && cover.expiry > latest {
+        if cover.hops == 0 && cover.expiry > latest_expiry() {
             return refuse(format!(
                 "a message is kept for {} days at most: give it an earlier expiry",
                 LONGEST_LIFETIME.as_secs() / 86_400
@@ -239,6 +243,11 @@ impl KeptLetters {
             _ => refuse(format!("the message is not from {proved}, who sends it")),
         }
     }
+}
+
+/// The latest expiry of a letter that comes in now.
+fn latest_expiry() -> UnixMillis {
+    now() + (LONGEST_LIFETIME + CLOCKS_APART).as_millis() as u64
 }
 
 /// Letters on their way to the disk.

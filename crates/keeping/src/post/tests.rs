@@ -159,7 +159,8 @@ fn shelve_notice(mailbox: &KeptMailbox, number: u64, size: u64) {
     mailbox.shelf.lock().put(number, kept);
 }
 
-/// Notices do not count for a sender's share, and pass the reserve. A sender that takes none has no further letters kept.
+/// Notices do not count for a sender's share, and those of this node pass the reserve. A sender that takes none has no
+/// further letters kept.
 #[tokio::test]
 async fn a_sender_that_takes_no_notices_posts_no_more() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,6 +214,51 @@ async fn a_sender_that_takes_no_notices_posts_no_more() {
     keep(&post, letter("mallory", 8, "bob")).await.unwrap();
 }
 
+/// The other node keeps them until there is room. Otherwise it could fill the disk with them.
+#[tokio::test]
+async fn notices_of_other_nodes_leave_the_reserve_and_stop_at_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = Arc::new(AtomicU64::new(1000 * MEBIBYTE));
+    let mut post = open(folder.path());
+    post.reserve = Reserve::with_free(&free);
+    let post = Arc::new(post);
+    let carried = |sequence, receiver: &str| {
+        let mut notice = letter("ams", sequence, receiver);
+        (notice.cover.origin, notice.cover.hops) = (9, 1);
+        notice.cover.provenance = WaitingProvenance::Platform;
+        notice.cover.about = Some(AboutLetter {
+            receiver: "bob".to_owned(),
+            number: sequence,
+            failure: true,
+        });
+        notice
+    };
+    keep(&post, carried(1, "mallory")).await.unwrap();
+    free.store(50 * MEBIBYTE, Ordering::SeqCst);
+    for receiver in ["mallory", "dora"] {
+        let fault = keep(&post, carried(2, receiver)).await.unwrap_err();
+        assert_eq!(fault.code, FaultCode::Full, "{receiver}");
+    }
+    assert!(post.mailboxes.lock().get("dora").is_none());
+    free.store(1000 * MEBIBYTE, Ordering::SeqCst);
+    let mailbox = post.mailbox("mallory").unwrap();
+    for number in 1..waiting_notices::MOST_NOTICES as u64 {
+        shelve_notice(&mailbox, 1000 + number, 1);
+    }
+    let fault = keep(&post, carried(2, "mallory")).await.unwrap_err();
+    assert_eq!(fault.code, FaultCode::Full);
+    // The notice that is there is recognised, and the node's own ones are kept.
+    keep(&post, carried(1, "mallory")).await.unwrap();
+    let mut own = carried(1, "mallory");
+    (own.cover.origin, own.cover.hops) = (10, 0);
+    keep(&post, own).await.unwrap();
+    // The agent reads two.
+    for number in [1001, 1002] {
+        mailbox.shelf.lock().take(number);
+    }
+    keep(&post, carried(2, "mallory")).await.unwrap();
+}
+
 #[tokio::test]
 async fn messages_that_go_back_without_end_have_a_share_of_the_log() {
     let folder = tempfile::tempdir().unwrap();
@@ -236,6 +282,12 @@ async fn nothing_is_kept_for_centuries() {
     eternal.cover.expiry = now() + 300 * 365 * 86_400_000;
     let fault = keep(&post, eternal).await.unwrap_err();
     assert!(fault.to_string().contains("30 days at most"), "{fault}");
+    // Another node, which brings one, may have accepted it by another clock.
+    let mut carried = letter("alice", 2, "bob");
+    (carried.cover.hops, carried.cover.expiry) = (1, u64::MAX);
+    keep(&post, carried).await.unwrap();
+    let latest = now() + (LONGEST_LIFETIME + CLOCKS_APART).as_millis() as u64;
+    assert!(post.list("bob").0[0].expiry <= latest);
 }
 
 #[tokio::test]

@@ -119,11 +119,20 @@ fn node_2() -> DirectoryChange {
     }
 }
 
-fn learn_of_node_2(shared: &Shared) {
+/// The directory: node-2, and bob in a process of the node itself.
+fn learn_the_places(shared: &Shared) {
+    let bob = DirectoryChange {
+        agent: "bob".to_owned(),
+        location: AgentLocation::Process(ProcessContact {
+            node: shared.name.clone(),
+            process: "1".repeat(32),
+            address: SocketAddr::from(([127, 0, 0, 1], 2)),
+        }),
+    };
     let update = DirectoryUpdate {
         to: 1,
         slices: Slices::ALL,
-        changes: vec![DirectoryStep::Agent(node_2())],
+        changes: vec![DirectoryStep::Agent(node_2()), DirectoryStep::Agent(bob)],
         ..DirectoryUpdate::default()
     };
     shared.replica.lock().answered(update);
@@ -133,7 +142,7 @@ fn learn_of_node_2(shared: &Shared) {
 async fn an_agent_that_is_no_node_holds_up_no_letters_while_the_master_is_away() {
     let place = tempfile::tempdir().unwrap();
     let (shared, _unread, _master, _asked) = on_a_bus(place.path()).await;
-    learn_of_node_2(&shared);
+    learn_the_places(&shared);
     // The Master does not answer, so these wait as long as the test likes.
     let carry = || Box::pin(shared.carried_here("mallory", letters()));
     let mut carried: Vec<_> = std::iter::repeat_with(carry).take(16).collect();
@@ -167,9 +176,54 @@ async fn a_node_that_is_not_known_here_yet_brings_its_letters_again() {
     assert_eq!(early.unwrap_err().code, FaultCode::Unavailable);
     assert_eq!(shared.post.list("bob").1, 0);
 
-    learn_of_node_2(&shared);
+    learn_the_places(&shared);
     let kept = shared.carried_here("node-2", letters()).await;
     assert_eq!(kept.unwrap(), vec![None::<Fault>]);
+}
+
+/// A node in other hands could otherwise have mailboxes made without end.
+#[tokio::test]
+async fn letters_that_a_node_brings_for_names_that_are_not_here_leave_no_mailbox() {
+    let place = tempfile::tempdir().unwrap();
+    let (shared, _unread, _master, _asked) = on_a_bus(place.path()).await;
+    learn_the_places(&shared);
+    let (ams, failure) = ("ams@factory", &Performative::Failure);
+    for number in 0..100 {
+        let mut brought = vec![
+            letter(alice(), "alice@factory", &Performative::Request, false),
+            letter(WaitingProvenance::Platform, ams, failure, true),
+        ];
+        for letter in &mut brought {
+            letter.cover.receiver = format!("invented-{number}");
+        }
+        let refused = shared.carried_here("node-2", brought).await.unwrap();
+        let codes = refused.into_iter().map(|fault| fault.unwrap().code);
+        assert!(codes.eq([FaultCode::NotPlaced; 2]), "{number}");
+    }
+    let mailboxes = std::fs::read_dir(place.path().join("journal")).unwrap();
+    let names = mailboxes.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = names.filter(|name| name.contains("invented")).collect();
+    assert!(names.is_empty(), "{names:?}");
+
+    // A letter that is here already is recognised, also after its receiver has moved on.
+    let bring = || shared.carried_here("node-2", letters());
+    assert_eq!(bring().await.unwrap(), vec![None::<Fault>]);
+    let left = DirectoryUpdate {
+        from: 1,
+        to: 2,
+        slices: Slices::ALL,
+        changes: vec![DirectoryStep::Agent(DirectoryChange {
+            agent: "bob".to_owned(),
+            location: AgentLocation::InTransit,
+        })],
+        ..DirectoryUpdate::default()
+    };
+    shared.replica.lock().answered(left);
+    assert_eq!(bring().await.unwrap(), vec![None::<Fault>]);
+    let mut later = letters();
+    later[0].cover.sequence = 2;
+    let refused = shared.carried_here("node-2", later).await.unwrap();
+    assert!(matches!(&refused[..], [Some(fault)] if fault.code == FaultCode::NotPlaced));
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn a_process_that_was_taken_over_is_not_done_before_it_reports() {
     let entry = Entry::taken_over(remembered());
     processes.entries.lock().insert("p".to_owned(), entry);
     assert!(!is_done());
-    processes.reported("p", "a", Some(AgentState::Active));
+    processes.reported("p", "a", Some(PlacedState::Active));
     assert!(!is_done());
     processes.reported("p", "a", None);
     assert!(is_done());
@@ -275,7 +275,7 @@ fn the_agents_of_a_node_are_collected_when_a_process_comes_or_goes() {
     };
     enter("p");
     let before = processes.agents();
-    processes.reported("p", "p", Some(AgentState::Active));
+    processes.reported("p", "p", Some(PlacedState::Active));
     assert!(Arc::ptr_eq(&before, &processes.agents()));
     enter("q");
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
