@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 
-use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use sealbus_callers::Caller;
+use sealbus_seal::random_hex;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use tokio::sync::mpsc::error::TrySendError;
@@ -94,9 +94,7 @@ pub(crate) fn now() -> String {
 
 /// A new identifier, which nobody can guess.
 pub(crate) fn new_id() -> Result<String, Fault> {
-    let mut random = [0; 16];
-    aws_lc_rs::rand::fill(&mut random).map_err(|_| Fault::Internal)?;
-    Ok(HEXLOWER.encode(&random))
+    random_hex::<16>().map_err(|_| Fault::Internal)
 }
 
 impl Tasks {
@@ -494,4 +492,4 @@ impl Task {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

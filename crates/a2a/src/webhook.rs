@@ -21,12 +21,16 @@ use crate::{Fault, lines};
 
 /// The time for one post, and the pauses before it is tried again.
 const POST_TIME: Duration = Duration::from_secs(15);
-const PAUSES: [Duration; 4] = [
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(8),
-    Duration::from_secs(30),
-];
+const PAUSES: [Duration; 4] = if cfg!(test) {
+    [Duration::ZERO; 4]
+} else {
+    [
+        Duration::from_secs(1),
+        Duration::from_secs(2),
+        Duration::from_secs(8),
+        Duration::from_secs(30),
+    ]
+};
 /// Longest answer that is read.
 const LONGEST_ANSWER: usize = 64 << 10;
 
@@ -180,4 +184,80 @@ fn request(
         request = request.header("x-a2a-notification-token", &config.token);
     }
     request.body(Full::new(Bytes::from(event.get().to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::value::to_raw_value;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::task::{JoinSet, yield_now};
+
+    use super::*;
+    use crate::tasks::tests::tasks;
+
+    /// The way to a server that gives each post this answer on a connection of its own, and how many posts have come. A
+    /// server without an answer keeps posts waiting.
+    fn server(answer: Option<&'static str>) -> (Client, Arc<AtomicUsize>) {
+        let posts = Arc::new(AtomicUsize::new(0));
+        let come = posts.clone();
+        let web = Client::over(move |_| {
+            let (near, mut far) = tokio::io::duplex(64 << 10);
+            let come = come.clone();
+            tokio::spawn(async move {
+                let mut bytes = [0; 1024];
+                assert!(far.read(&mut bytes).await.unwrap() > 0);
+                come.fetch_add(1, Ordering::Relaxed);
+                if let Some(answer) = answer {
+                    far.write_all(answer.as_bytes()).await.unwrap();
+                }
+                while matches!(far.read(&mut bytes).await, Ok(1..)) {}
+            });
+            std::future::ready(Ok(near))
+        });
+        (web, posts)
+    }
+
+    async fn post_to(web: &Client, posts: &Semaphore) -> Result<(), String> {
+        let config = PushConfig {
+            id: "one".to_owned(),
+            task_id: "1".to_owned(),
+            url: "http://hooks.example/".to_owned(),
+            token: String::new(),
+            authentication: None,
+        };
+        post(&config, &to_raw_value("news").unwrap(), web, posts).await
+    }
+
+    #[tokio::test]
+    async fn a_server_that_always_fails_is_asked_five_times() {
+        let answer = "HTTP/1.1 503 Service Unavailable\r\n\
+            connection: close\r\ncontent-length: 0\r\n\r\n";
+        let (web, asked) = server(Some(answer));
+        let given_up = post_to(&web, &Semaphore::new(1)).await;
+        let why = "its answer is 503 Service Unavailable".to_owned();
+        assert_eq!(given_up, Err(why));
+        assert_eq!(asked.load(Ordering::Relaxed), 5);
+    }
+
+    #[tokio::test]
+    async fn a_callers_posts_go_out_32_at_a_time() {
+        let (_platform, tasks) = tasks().await;
+        let (web, asked) = server(None);
+        let mut posting = JoinSet::new();
+        for _ in 0..40 {
+            let (web, posts) = (web.clone(), tasks.posts.clone());
+            posting.spawn(async move { post_to(&web, &posts).await });
+        }
+        while asked.load(Ordering::Relaxed) < 32 {
+            yield_now().await;
+        }
+        // The others have had their turn, too.
+        for _ in 0..1_000 {
+            yield_now().await;
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 32);
+        assert_eq!(tasks.posts.available_permits(), 0);
+    }
 }

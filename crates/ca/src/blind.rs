@@ -22,6 +22,7 @@ use sealbus_transparency::IssuanceRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::long_lived::{check_same, check_stated};
+use crate::revocation::named;
 use crate::shares::Shares;
 use crate::{CaService, IssuedCertificate, Request, SLACK, internal, not_denied, subject};
 
@@ -45,7 +46,7 @@ pub enum Unstored {
     },
     /// An operator revoked.
     Revoked {
-        /// An agent's local name, or a serial number.
+        /// The name of an agent or a node, the identity of a process, or a serial number.
         what: String,
         /// The operator's reason.
         said: String,
@@ -226,8 +227,9 @@ impl Blind {
         Ok((issued.chain, Some(unstored)))
     }
 
-    /// Revokes an agent or a node, by its name, or one certificate, by its serial number. The revocation is in force here when
-    /// this returns. The caller must keep the returned act before it confirms the revocation.
+    /// Revokes an agent or a node, by its name, a process, by its [identity](crate::named_process), or one certificate, by its
+    /// serial number. The revocation is in force here when this returns. The caller must keep the returned act before it
+    /// confirms the revocation.
     ///
     /// # Errors
     /// [`FaultCode::IllegalName`]; [`FaultCode::Full`].
@@ -317,15 +319,10 @@ impl Blind {
                 .deny_serial(serial, last, denial)
                 .map_err(|error| not_denied(&error))?;
         }
-        let local = what.split('@').next().unwrap_or(what);
-        let named =
-            [Identity::agent, Identity::node].map(|named| named(self.trust.platform(), local));
-        // The certificates of this identity are not known here. All that began until now are denied, and so are their
+        // The certificates of these identities are not known here. All that began until now are denied, and so are their
         // renewals.
         let before = at.plus(Duration::from_secs(1));
-        for identity in named {
-            let identity =
-                identity.map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
+        for identity in named(self.trust.platform(), what)? {
             if self.deny_list.denied_before(&identity) < Some(before) {
                 self.deny_list
                     .deny_identity_before(identity, before, last, denial)

@@ -43,7 +43,7 @@ use certificates::Certificates;
 pub use events::CertificationLog;
 pub use loading::CaServiceError;
 pub use own_certificate::{Ending, Outlook};
-pub use revocation::TakenBack;
+pub use revocation::{TakenBack, named_process};
 use shares::Shares;
 use workload::Workload;
 

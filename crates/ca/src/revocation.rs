@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sealbus_control::{Fault, FaultCode};
 use sealbus_seal::denylist::{self, Denial, DenyListError, Reason, SERIAL_ENTRY};
-use sealbus_seal::{Certificate, CertificateChain, Identity, Serial, Timestamp};
+use sealbus_seal::{Certificate, CertificateChain, Identity, PlatformName, Serial, Timestamp};
 use sealbus_transparency::IssuanceRecord;
 
 use super::{
@@ -21,7 +21,7 @@ const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
 /// Bytes of the deny list that are kept free for revocations by operators: for 3,500 of them even with the longest names.
 /// All other bytes are reserved for living certificates.
 const FOR_OPERATORS: usize = 1 << 20;
-/// Bytes of the longest entry that denies an identity: its URI has two names of 128 bytes.
+/// Bytes of the longest entry that denies a sender: its URI has two names of 128 bytes.
 const LONGEST_ENTRY: usize = 300;
 /// Bytes of the deny list for certificates that are denied, or are alive and may be denied later.
 pub(crate) const ROOM: usize = denylist::ROOM - FOR_OPERATORS;
@@ -43,6 +43,27 @@ pub struct TakenBack {
 pub(crate) fn said(text: &str) -> Option<String> {
     let said: String = text.trim().chars().take(LONGEST_REASON).collect();
     Some(said).filter(|said| !said.is_empty())
+}
+
+/// The process of this platform that an operator names by its SPIFFE identity, as `sealbus ca list` shows it.
+pub fn named_process(platform: &PlatformName, what: &str) -> Option<Identity> {
+    let named: Identity = what.parse().ok()?;
+    let is_own = matches!(&named, Identity::Process { platform: of, .. } if of == platform);
+    is_own.then_some(named)
+}
+
+/// The identities that an operator may mean: a process that is named by its identity, or an agent and a node of this name.
+///
+/// # Errors
+/// [`FaultCode::IllegalName`].
+pub(crate) fn named(platform: &PlatformName, what: &str) -> Result<Vec<Identity>, Fault> {
+    if let Some(process) = named_process(platform, what) {
+        return Ok(vec![process]);
+    }
+    let local = what.split('@').next().unwrap_or(what);
+    let named = [Identity::agent, Identity::node].map(|named| named(platform, local));
+    let named: Result<Vec<Identity>, _> = named.into_iter().collect();
+    named.map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
 }
 
 impl CaService {
@@ -101,8 +122,9 @@ impl CaService {
         self.revoke(&serials, reason, None, now)
     }
 
-    /// Revokes the living certificates of an agent, or one certificate by its serial number. Returns the revoked
-    /// certificates. The operator's reason is shown together with the revocation.
+    /// Revokes the living certificates of an agent, of a process with its agents, by its [identity](named_process), or one
+    /// certificate by its serial number. Returns the revoked certificates. The operator's reason is shown together with the
+    /// revocation.
     ///
     /// # Errors
     /// [`FaultCode::Unknown`] if there is no such certificate, or an error if the deny list is full.
@@ -121,7 +143,7 @@ impl CaService {
         if living.is_empty() {
             let message = format!("no living certificate belongs to {what}");
             return Err(Fault::new(FaultCode::Unknown, message)
-                .advise("`sealbus ca list` shows names and serial numbers"));
+                .advise("`sealbus ca list` shows identities and serial numbers"));
         }
         let said = self::said(said);
         self.revoke(&living, Reason::ByOperator, said.as_deref(), now)?;
@@ -142,7 +164,7 @@ impl CaService {
         Ok(revoked.cloned().collect())
     }
 
-    /// The certificates of an agent, or the one with this serial number, that operators have revoked.
+    /// The certificates of an agent or of a process, or the one with this serial number, that operators have revoked.
     pub fn revoked_by_hand(&self, what: &str, now: Timestamp) -> Vec<IssuedCertificate> {
         let by_operator = |denial: Denial| denial.reason == Reason::ByOperator;
         self.named(what, now)
@@ -151,17 +173,24 @@ impl CaService {
             .collect()
     }
 
-    /// Whether all certificates of an agent or a node up to some moment are denied, known here or not.
+    /// Whether all certificates of an identity up to some moment are denied, known here or not.
     pub fn is_denied(&self, identity: &Identity) -> bool {
         self.deny_list.denied_before(identity).is_some()
     }
 
-    /// The certificates of an agent, or the one with this serial number, that have not ended.
+    /// The certificates of an agent, of a process with its agents, or the one with this serial number, that have not ended.
     fn named(&self, what: &str, now: Timestamp) -> impl Iterator<Item = &IssuedCertificate> {
         let serial: Option<Serial> = what.parse().ok();
         let by_serial = serial.and_then(|serial| self.issued.get(&serial));
         let local = what.split('@').next().unwrap_or(what);
-        let all = self.issued.of_subject(local).chain(by_serial);
+        // The identity of a process ends with its id.
+        let process = named_process(self.trust.platform(), what);
+        let process = process.and_then(|_| what.rsplit('/').next());
+        let issued = &self.issued;
+        let of_process = process
+            .into_iter()
+            .flat_map(move |id| issued.of_process(id));
+        let all = issued.of_subject(local).chain(by_serial).chain(of_process);
         all.filter(move |found| found.end(self.remembers) >= now)
     }
 

@@ -14,7 +14,9 @@ mod workload;
 use std::net::{IpAddr, Ipv4Addr};
 
 use sealbus_seal::denylist::SERIAL_ENTRY;
-use sealbus_seal::{Credential, Fingerprint, KeyPair, Name, PlatformName, RootAuthority};
+use sealbus_seal::{
+    Credential, Fingerprint, KeyPair, Name, PlatformName, ProcessId, RootAuthority,
+};
 use sealbus_transparency::{LogError, LogFile, MerkleLog, leaf_hash};
 
 use super::*;
@@ -428,4 +430,33 @@ fn the_log_goes_on_from_its_files() {
         matches!(error, CaServiceError::LogGap { index: 550 }),
         "{error}"
     );
+}
+
+#[test]
+fn a_process_is_revoked_by_its_identity_with_its_agents() {
+    let mut service = service(&root());
+    let id = |number| ProcessId::from_bytes([number; 16]);
+    let process = |number| Identity::process(&platform(), "node-1", id(number)).unwrap();
+    let agent = |name| Identity::agent(&platform(), name).unwrap();
+    let mut certify = |identity: Identity, number| {
+        let request = KeyPair::generate().unwrap().signing_request().unwrap();
+        let holder = id(number).to_string();
+        let issued = service.certify_own(identity, HERE, Some(&holder), &request, HOUR, NOW);
+        issued.unwrap().certificate().unwrap().serial()
+    };
+    let revoked = [process(1), agent("seller"), agent("buyer")].map(|it| certify(it, 1));
+    let others = [process(2), agent("clerk")].map(|it| certify(it, 2));
+    let named = process(1).to_string();
+    let elsewhere = named.replace("factory", "other");
+    for unknown in [elsewhere, process(3).to_string(), id(1).to_string()] {
+        let fault = service.revoke_by_hand(&unknown, "", NOW).unwrap_err();
+        assert_eq!(fault.code, FaultCode::Unknown, "{unknown}");
+    }
+    let found = service.revoke_by_hand(&named, "stolen", NOW).unwrap();
+    assert_eq!(found.len(), revoked.len());
+    let is_denied = |serial: &Serial| service.denial(*serial).is_some();
+    assert!(revoked.iter().all(is_denied) && !others.iter().any(is_denied));
+    // Messages of its agents that still wait are not delivered.
+    assert!(service.is_denied(&agent("seller")) && !service.is_denied(&agent("clerk")));
+    assert_eq!(service.revoked_by_hand(&named, NOW).len(), revoked.len());
 }

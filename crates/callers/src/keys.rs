@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::HEXLOWER;
 use sealbus_manifest::callers::{CallerEntry, KeyHash};
+use sealbus_seal::random_hex;
 
 use crate::token::{LONGEST_TOKEN, TokenRights};
 
@@ -18,9 +18,8 @@ const LONGEST: usize = 512;
 /// # Errors
 /// If there is no randomness.
 pub fn new_key() -> Result<(String, KeyHash), NoRandomness> {
-    let mut random = [0; 32];
-    aws_lc_rs::rand::fill(&mut random).map_err(|_| NoRandomness)?;
-    let key = format!("{PREFIX}{}", HEXLOWER.encode(&random));
+    let random = random_hex::<32>().map_err(|_| NoRandomness)?;
+    let key = format!("{PREFIX}{random}");
     let hash = hash(key.as_bytes());
     Ok((key, hash))
 }

@@ -44,7 +44,7 @@ pub use door::Service;
 pub use keys::{NoRandomness, new_key};
 pub use replies::{about, trace};
 pub use sealbus_control::LogShares;
-pub use serving::{OpenedGateway, ServeError, follow, follow_news, open, serve};
+pub use serving::{OpenedGateway, ServeError, follow, follow_news, open, serve, tell};
 pub use shown::shown;
 
 /// The check of the place from which a request comes, for the fuzz target.

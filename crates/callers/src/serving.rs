@@ -15,12 +15,14 @@ use sealbus_control::correspondence::Correspondent;
 use sealbus_control::mcp::{McpAnswer, McpRequest};
 use sealbus_control::names::OPERATOR;
 use sealbus_control::{Fault, FaultCode};
-use sealbus_manifest::callers::CallersEntry;
+use sealbus_manifest::callers::{CallerEntry, CallersEntry};
 use sealbus_seal::SecurityLevel;
 use sealbus_web::Client;
 use sealbus_web::reach::NoNetwork;
 use sealbus_web::tls::{self, TlsSetupError};
 use sealbus_web::trust::{self, CertificateFileError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use crate::caller::{Caller, CallerAgent};
@@ -87,7 +89,7 @@ pub async fn serve<S: Service>(
     service: S,
 ) -> Result<(), ServeError> {
     let (callers, gateway) = agents(platform, entry, service, None)?;
-    let named = |(name, caller): (String, CallerAgent)| agent(name, caller);
+    let named = |(name, caller): (String, CallerAgent)| agent(name, caller).unless_revoked();
     let mut agents: Vec<NamedAgents> = callers.into_iter().map(named).collect();
     agents.push(agent(name, gateway));
     Ok(platform.run(agents).await?)
@@ -244,15 +246,12 @@ impl<S: Service> Agent for Gateway<S> {
         let wishes = context.handle().wishes();
         let voice = context.voice();
         let serving = async {
-            let mut callers = Vec::new();
-            for known in start.callers {
-                callers.push(known.await?);
-            }
+            let (entries, callers) = on_the_bus(&self.entry.callers, start.callers).await;
             let anonymous = match start.anonymous {
-                Some(known) => Some(known.await?),
+                Some(known) => known.await.ok(),
                 None => None,
             };
-            let keys = Keys::new(&self.entry.callers, callers, anonymous);
+            let keys = Keys::new(&entries, callers, anonymous);
             let service = Arc::new(start.service);
             let listener = tokio::net::TcpListener::from_std(start.listener)?;
             let address = listener.local_addr()?;
@@ -272,11 +271,13 @@ impl<S: Service> Agent for Gateway<S> {
                 let _ = opened.send(door.base().to_owned());
             }
             let news = |news| service.news(news, voice.platform());
+            let status =
+                |McpRequest::Status| async { McpAnswer::from(door.status(reached.clone()).await) };
             tokio::select! {
                 () = door.clone().accept(listener) => {}
                 () = follow(&voice, service.wanted(), news) => {}
                 () = service.attend(&voice) => {}
-                () = tell(context, &door, &reached) => {}
+                () = tell(context, status) => {}
             }
             AgentResult::Ok(())
         };
@@ -288,20 +289,34 @@ impl<S: Service> Agent for Gateway<S> {
     }
 }
 
-/// Tells operators the gateway's state, until its mailbox is closed.
-async fn tell<S: Service>(context: &mut Context, door: &Door<S>, reached: &str) {
+/// The callers whose agents are on the bus, with their entries. Only callers that an operator revoked are not.
+async fn on_the_bus(entries: &[CallerEntry], known: Vec<Known>) -> (Vec<CallerEntry>, Vec<Caller>) {
+    let (mut present, mut callers) = (Vec::new(), Vec::new());
+    for (entry, known) in entries.iter().zip(known) {
+        if let Ok(caller) = known.await {
+            present.push(entry.clone());
+            callers.push(caller);
+        }
+    }
+    (present, callers)
+}
+
+/// Answers the platform's operators, and nobody else, until the agent's mailbox is closed.
+pub async fn tell<Q, F>(context: &mut Context, answer: impl Fn(Q) -> F)
+where
+    Q: DeserializeOwned,
+    F: Future<Output: Serialize>,
+{
     let agent = context.handle();
     let asking = Correspondent::new(agent.outbox().clone());
     while let Some(received) = agent.receive().await {
         let Some(enquiry) = asking.receive(received) else {
             continue;
         };
-        let (from, request, reply) = enquiry.open::<McpRequest>();
+        let (from, request, reply) = enquiry.open::<Q>();
         let told = match request {
-            Ok(McpRequest::Status) if from == OPERATOR => {
-                Ok(McpAnswer::from(door.status(reached.to_owned()).await))
-            }
-            Ok(McpRequest::Status) => Err(Fault::new(
+            Ok(request) if from == OPERATOR => Ok(answer(request).await),
+            Ok(_) => Err(Fault::new(
                 FaultCode::NotPermitted,
                 "the gateway answers the platform's operators only",
             )),
@@ -341,5 +356,43 @@ where
         };
         tracing::warn!(error = %lost, "a directory tells nothing now; it is asked again");
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{Shown, Unknown, new_key};
+
+    /// A caller's entry, and the header with its key.
+    fn entry(name: &str) -> (CallerEntry, String) {
+        let (key, hash) = new_key().unwrap();
+        let entry = CallerEntry {
+            name: name.to_owned(),
+            key: Some(hash),
+            certificate: false,
+            subject: None,
+            scopes: Vec::new(),
+        };
+        (entry, format!("Bearer {key}"))
+    }
+
+    #[tokio::test]
+    async fn the_key_of_a_caller_that_was_not_started_opens_nothing() {
+        let platform = Platform::embedded().await.unwrap();
+        let (buyer, present) = CallerAgent::new();
+        platform.start("buyer", buyer).await.unwrap();
+        let (revoked, absent) = CallerAgent::new();
+        drop(revoked);
+        let ((auditor, of_auditor), (buyer, of_buyer)) = (entry("auditor"), entry("buyer"));
+        let (entries, callers) = on_the_bus(&[auditor, buyer], vec![absent, present]).await;
+        let keys = Keys::new(&entries, callers, None);
+        let ask = |header: &str| match keys.caller([header.as_bytes()].into_iter()) {
+            Ok(Shown::Caller(_)) => Ok(()),
+            Ok(Shown::Token(token)) => panic!("{token} is no token"),
+            Err(unknown) => Err(unknown),
+        };
+        assert_eq!(ask(&of_auditor), Err(Unknown::WrongKey));
+        assert_eq!(ask(&of_buyer), Ok(()));
     }
 }

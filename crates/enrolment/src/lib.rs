@@ -2,7 +2,6 @@
 //! fingerprint of that certificate. Newcomers join here, and anyone can read the issuance logs.
 
 mod client;
-mod lines;
 mod log_reader;
 mod log_server;
 mod pace;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use sealbus_control::network_of;
+use sealbus_control::{LogShares, network_of};
 use sealbus_mesh::{Stranger, Strangers, listen};
 use sealbus_seal::tls::{Acceptor, Connector, ExpectedPeer, explain, server_name};
 use sealbus_seal::{CLOCK_SKEW, Fingerprint, PlatformName};
@@ -16,7 +16,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-use super::lines::Lines;
 use super::word::is_word;
 
 /// How long a handshake may take.
@@ -45,7 +44,23 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// The entrance of a port that strangers can reach.
 struct Door {
     strangers: Strangers<IpAddr>,
-    refusals: Mutex<Lines>,
+    /// The shares of the log for refusals, by the strangers' networks.
+    log: Mutex<LogShares>,
+}
+
+impl Door {
+    fn new(most: usize) -> Self {
+        Self {
+            strangers: Strangers::new(most),
+            log: Mutex::default(),
+        }
+    }
+
+    /// Whether to write a line about this stranger to the log now. If so, returns the number of lines left out since the
+    /// last one.
+    fn admit_line(&self, peer: SocketAddr) -> Option<u64> {
+        self.log.lock().admit(network_of(peer.ip()).to_string())
+    }
 }
 
 /// A stranger's place in the queue, until the stranger is let in or its connection ends.
@@ -66,9 +81,9 @@ impl WaitingStranger {
         self.peer
     }
 
-    /// Writes a refusal to the log, unless strangers have caused too many such lines lately.
+    /// Writes a refusal to the log, unless this stranger or all together have caused too many such lines lately.
     pub fn refused(&self, why: &str) {
-        if let Some(left_out) = self.door.refusals.lock().next(Instant::now()) {
+        if let Some(left_out) = self.door.admit_line(self.peer) {
             tracing::warn!(peer = %self.peer, why = %sealbus_control::text::printable(why), left_out, "a newcomer was refused");
         }
     }
@@ -92,10 +107,7 @@ where
     F: Fn(server::TlsStream<TcpStream>, Arc<WaitingStranger>) -> S + Clone + Send + 'static,
     S: Future<Output = ()> + Send,
 {
-    let door = Arc::new(Door {
-        strangers: Strangers::new(most_strangers()),
-        refusals: Mutex::default(),
-    });
+    let door = Arc::new(Door::new(most_strangers()));
     accept_each(&listener, |stream, peer, _| {
         let waiting = Arc::new(WaitingStranger {
             door: door.clone(),
@@ -237,5 +249,22 @@ fn words(error: &io::Error, explain: impl Fn(&rustls::Error) -> String) -> Strin
     {
         Some(tls) => explain(tls),
         None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise one stranger hides the refusals of all others.
+    #[test]
+    fn a_stranger_that_floods_the_log_leaves_room_for_others() {
+        let door = Door::new(1);
+        // All addresses that one stranger chooses among are one.
+        let chosen = |host: u16| SocketAddr::from(([0x2001, 0xdb8, 0, 1, 0, 0, 0, host], 7000));
+        let written = (0..1000).filter(|host| door.admit_line(chosen(*host)).is_some());
+        assert!(written.count() < 20);
+        let other = SocketAddr::from(([192, 0, 2, 7], 7000));
+        assert!(door.admit_line(other).is_some());
     }
 }

@@ -94,6 +94,14 @@ impl Requester {
         }
     }
 
+    /// The AID name under which this sender's searches are counted. All senders without a name count together.
+    fn asker(&self) -> &str {
+        match self {
+            Self::Agent(name) | Self::Foreign { name, .. } => name,
+            Self::Platform | Self::Unproved => "",
+        }
+    }
+
     /// Checks whether the entry of the agent with this AID name may be changed. Only this agent itself and the platform
     /// may change it.
     fn authorise(&self, name: &str) -> Result<(), Exception> {

@@ -38,8 +38,18 @@ pub struct DirectoryLimits {
     pub subscriptions: usize,
     /// Bytes of all subscriptions together. Default 256 MiB.
     pub subscriptions_length: usize,
-    /// Bytes of a subscription's request: a template, and what the message has around it. Default 68 KiB.
+    /// Bytes of a request that the directory keeps, to subscribe or to search on in other DFs: a template, and what the
+    /// message has around it. Default 68 KiB.
     pub subscription_length: usize,
+    /// Searches of one agent, or of all agents of one other platform, that wait for other DFs. Default 64.
+    pub searches_per_asker: usize,
+    /// Bytes of these searches together: their requests, and the entries found so far. It has room for one answer of the
+    /// longest kind and for many of the usual ones. Default 8 MiB.
+    pub searches_length_per_asker: usize,
+    /// Searches of all agents that wait for other DFs. Default 1024.
+    pub searches: usize,
+    /// Bytes of the searches of all agents that wait for other DFs. Default 64 MiB.
+    pub searches_length: usize,
     /// The longest time that an entry of the DF lasts without being renewed; `None` for ever. Longer leases are cut to
     /// this time. Default `None`.
     pub longest_lease: Option<Duration>,
@@ -63,6 +73,10 @@ impl Default for DirectoryLimits {
             subscriptions: 100_000,
             subscriptions_length: 256 << 20,
             subscription_length: 68 << 10,
+            searches_per_asker: 64,
+            searches_length_per_asker: 8 << 20,
+            searches: 1024,
+            searches_length: 64 << 20,
             longest_lease: None,
         }
     }
@@ -78,6 +92,11 @@ pub(super) fn exceeded(limit: &str, most: usize, what: &str) -> Exception {
 /// The words of an answer about the limit that left out entries.
 pub(super) fn left_out(limit: &str, most: usize) -> String {
     format!("more matches, but the platform's limit '{limit}' allows {most}")
+}
+
+/// The words of an answer about the limit that kept a search in this DF.
+pub(super) fn not_asked(limit: &str, most: usize) -> String {
+    format!("other DFs were not asked, because the platform's limit '{limit}' allows {most}")
 }
 
 /// The result of a search, within the limits of an answer.

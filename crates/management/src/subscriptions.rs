@@ -158,9 +158,22 @@ impl<D: Followed> Subscription<D> {
 
 /// The share of one agent, or of another platform with all its agents.
 #[derive(Debug, Default, Clone, Copy)]
-struct SubscriberShare {
-    count: usize,
-    length: usize,
+pub(super) struct HolderShare {
+    pub(super) count: usize,
+    /// In bytes.
+    pub(super) length: usize,
+}
+
+/// The key of the share that an agent uses in a directory of `platform`, and whether it is the share of another platform.
+/// The key of this platform's agents is their name, and that of other platforms is `@` and their name in lower case. An
+/// agent from outside can take any name of its platform, so all agents of a platform count together.
+pub(super) fn holder(agent: &str, platform: &str) -> (String, bool) {
+    match agent.rsplit_once('@') {
+        Some((_, home)) if !home.eq_ignore_ascii_case(platform) => {
+            (format!("@{}", home.to_ascii_lowercase()), true)
+        }
+        _ => (agent.to_owned(), false),
+    }
 }
 
 /// All subscriptions, indexed so that a changed entry is compared with few of them.
@@ -170,9 +183,8 @@ pub(super) struct Subscriptions<D> {
     prefix: &'static str,
     /// The name of the platform.
     platform: String,
-    /// The shares held: of this platform's agents by name, and of other platforms by `@` and their names in lower case.
-    /// An agent from outside can take any name of its platform, so all agents of a platform count together.
-    held: HashMap<String, SubscriberShare>,
+    /// The shares held, by the key of their [`holder`].
+    held: HashMap<String, HolderShare>,
     /// Length of all subscriptions together, in bytes.
     length: usize,
     all: BTreeMap<Sequence, Subscription<D>>,
@@ -220,16 +232,6 @@ impl<D: Followed> Subscriptions<D> {
         self.all.get(&sequence)
     }
 
-    /// The key of the share that a subscription of this agent uses, and whether it is the share of another platform.
-    fn holder(&self, agent: &str) -> (String, bool) {
-        match agent.rsplit_once('@') {
-            Some((_, home)) if !home.eq_ignore_ascii_case(&self.platform) => {
-                (format!("@{}", home.to_ascii_lowercase()), true)
-            }
-            _ => (agent.to_owned(), false),
-        }
-    }
-
     /// Checks whether another subscription of this size is within the limits.
     pub(super) fn admit(
         &self,
@@ -245,7 +247,7 @@ impl<D: Followed> Subscriptions<D> {
                 &what,
             ));
         }
-        let (holder, is_platform) = self.holder(agent);
+        let (holder, is_platform) = holder(agent, &self.platform);
         let held = self.held.get(&holder).copied().unwrap_or_default();
         let (count, bytes) = if is_platform {
             (
@@ -323,7 +325,7 @@ impl<D: Followed> Subscriptions<D> {
         subscription: Subscription<D>,
         words: &Words,
     ) {
-        let (holder, _) = self.holder(subscription.agent());
+        let (holder, _) = holder(subscription.agent(), &self.platform);
         let held = self.held.entry(holder).or_default();
         held.count += 1;
         held.length += subscription.length;
@@ -365,7 +367,7 @@ impl<D: Followed> Subscriptions<D> {
             }
         }
         let agent = subscription.agent();
-        let (holder, _) = self.holder(agent);
+        let (holder, _) = holder(agent, &self.platform);
         if let Some(held) = self.held.get_mut(&holder) {
             held.count -= 1;
             held.length -= subscription.length;

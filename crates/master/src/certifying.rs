@@ -1,5 +1,7 @@
 //! Certificates for the processes of nodes, which vouch for them.
 
+use std::sync::Arc;
+
 use sealbus_ca::{Renewal, Request, Unstored};
 use sealbus_control::authority::{AuthorityAnswer, IssuedChain};
 use sealbus_control::clock::timestamp;
@@ -8,19 +10,22 @@ use sealbus_control::text::excerpt;
 use sealbus_control::turns::Turn;
 use sealbus_control::{Fault, FaultCode, Subject, UnixMillis};
 use sealbus_seal::{CertificateChain, Identity, IdentityError, ProcessId};
+use tokio::sync::Semaphore;
 
 use super::desk::{Desk, DeskHandle};
+use super::desk_shares::within;
 use super::state::not_a_member;
 use super::vouching::{PlacementsOf, check_process};
 
 /// Characters of a refusal's message that repeats the text of a node.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// Certifies. On a broker, allows the process to log in before it gets its certificate. A node that gets a certificate is
+/// Certifies, at the desk within the node's `share`. On a broker, allows the process to log in before it gets its certificate. A node that gets a certificate is
 /// a member. A refusal is about the node's process, and says nothing about the node.
 pub(crate) async fn certified(
     desk: &DeskHandle,
     turn: &Turn,
+    share: Arc<Semaphore>,
     from: String,
     voucher: Signed,
 ) -> Result<AuthorityAnswer, Fault> {
@@ -32,7 +37,8 @@ pub(crate) async fn certified(
         let (chain, act) = certify_vouched(desk, &voucher, now)?;
         Ok(((chain, desk.broker.clone()), act))
     };
-    let ((chain, broker), _) = desk.run_or_keep(certifying).await?;
+    // The broker is not waited for within the share: it holds up no certificates of agents.
+    let ((chain, broker), _) = within(share, desk.run_or_keep(certifying)).await?;
     turn.is_members();
     if let Some(broker) = broker {
         broker.admit_certified(&chain.chain).await?;

@@ -35,6 +35,13 @@ impl DeskShares {
     }
 }
 
+/// Does `work` at the desk within its sender's share. It begins when the share has a permit left.
+pub(crate) async fn within<T>(share: Arc<Semaphore>, work: impl Future<Output = T>) -> T {
+    // Nobody closes the semaphore.
+    let _at_desk = share.acquire_owned().await;
+    work.await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sealbus_bus::{GATEWAY, Mailbox};
-use sealbus_fipa::management::{AgentState as AmsState, ApService, DfAgentDescription};
+use sealbus_fipa::management::{AgentState, ApService, DfAgentDescription};
 use sealbus_fipa::{AclMessage, Aid};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet};
 
 use super::desk::DeskHandle;
-use sealbus_control::{AgentState, Fault, FaultCode};
+use sealbus_control::{Fault, FaultCode, PlacedState};
 use sealbus_management::{Ams, Df, DirectoryLimits, LoadError, Requester};
 use sealbus_management::{ChangeError, DirectoryService, Inbox, Outcome};
 use sealbus_process::AgentHandle;
@@ -29,7 +29,7 @@ pub(crate) enum LifeChange {
         /// Local name.
         agent: String,
         /// The state.
-        state: Option<AgentState>,
+        state: Option<PlacedState>,
     },
     /// Must be answered when the earlier changes are entered.
     Followed(oneshot::Sender<()>),
@@ -155,7 +155,7 @@ impl Directories {
 
     /// The state of an agent in the AMS, if it is there.
     #[cfg(test)]
-    pub(crate) async fn ams_state(&self, agent: &Aid) -> Option<AmsState> {
+    pub(crate) async fn ams_state(&self, agent: &Aid) -> Option<AgentState> {
         let name = agent.name.clone();
         self.ams
             .read(move |ams| ams.get(&name).and_then(|entry| entry.state))
@@ -227,7 +227,7 @@ struct Entry {
     /// A later change has a higher number.
     number: u64,
     agent: Aid,
-    state: Option<AgentState>,
+    state: Option<PlacedState>,
 }
 
 /// Enters changes in both, and enters those again that the store did not keep.
@@ -243,7 +243,7 @@ struct Entering {
 
 impl Entering {
     /// Enters the next change of an agent.
-    async fn begin(&mut self, agent: &str, state: Option<AgentState>) {
+    async fn begin(&mut self, agent: &str, state: Option<PlacedState>) {
         let Ok(agent) = Aid::new(format!("{agent}@{}", self.directories.platform)) else {
             return;
         };
@@ -331,13 +331,13 @@ fn transports_at(addresses: Vec<String>) -> Vec<ApService> {
     offered.map(service).collect()
 }
 
-fn state_of(state: AgentState) -> AmsState {
+fn state_of(state: PlacedState) -> AgentState {
     match state {
-        AgentState::Initiated => AmsState::Initiated,
-        AgentState::Active => AmsState::Active,
-        AgentState::Suspended => AmsState::Suspended,
-        AgentState::Waiting => AmsState::Waiting,
-        AgentState::Transit => AmsState::Transit,
+        PlacedState::Initiated => AgentState::Initiated,
+        PlacedState::Active => AgentState::Active,
+        PlacedState::Suspended => AgentState::Suspended,
+        PlacedState::Waiting => AgentState::Waiting,
+        PlacedState::Transit => AgentState::Transit,
     }
 }
 

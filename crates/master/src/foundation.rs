@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use super::authorities::{Authorities, AuthoritiesError};
 use super::desk::{DeskHandle, KEY_ROW, Keys, News, Outward, Parts, TOKEN_ROW, Tokens, open};
 use super::issuance_log::{OutsideWitness, folder_in};
-use super::state::{DamagedRow, DrawName, MasterState, Patience};
+use super::state::{DamagedRow, DrawName, MasterState, TimeLimits};
 use super::written::Written;
 use sealbus_ca::{CaService, CaServiceError};
 use sealbus_control::clock::{now, timestamp};
@@ -45,7 +45,7 @@ pub struct PlatformSettings {
     /// The rules for all processes.
     pub rules: Rules,
     /// How long the Master waits for nodes and processes.
-    pub patience: Patience,
+    pub patience: TimeLimits,
     /// The platform's broker. Without one it uses the mesh.
     pub broker: Option<Arc<dyn BrokerSettings>>,
     /// Witnesses of the issuance log besides the nodes.
@@ -65,7 +65,7 @@ impl PlatformSettings {
             workload_issuer: None,
             max_message: 16 << 20,
             rules: Rules::default(),
-            patience: Patience::default(),
+            patience: TimeLimits::default(),
             broker: None,
             witnesses: Vec::new(),
             etcd: None,

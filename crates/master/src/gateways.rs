@@ -159,10 +159,7 @@ pub(crate) async fn addresses(operator: &Correspondent) -> Option<Vec<String>> {
 pub(crate) fn known(desk: &Desk) -> BTreeSet<&'static str> {
     let is_gateway = |name: &&str| {
         let group = desk.state.group_of(name);
-        group.is_some_and(|(_, group)| match &group.origin {
-            GroupOrigin::Program { environment, .. } => environment.contains_key(GATEWAY_VARIABLE),
-            GroupOrigin::Ticket | GroupOrigin::System => false,
-        })
+        group.is_some_and(|(_, group)| group.origin.is_gateway())
     };
     let names = [MCP_AGENT, A2A_AGENT, NEIGHBOURS_AGENT].into_iter();
     names.filter(is_gateway).collect()

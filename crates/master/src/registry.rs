@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use sealbus_control::admin::NodeState;
 use sealbus_control::node::Exit;
-use sealbus_control::{AgentState, NodeDescription, ProcessContact, UnixMillis};
-use sealbus_manifest::RestartPolicy;
+use sealbus_control::{NodeDescription, PlacedState, ProcessContact, UnixMillis};
 use sealbus_manifest::isolation::{Confinement, Isolation};
+use sealbus_manifest::{GATEWAY_VARIABLE, RestartPolicy};
 
 /// A node that joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +103,14 @@ impl GroupOrigin {
             Self::Ticket | Self::System => Some(Isolation::None),
         }
     }
+
+    /// Whether this is one of the manifest's gateways.
+    pub fn is_gateway(&self) -> bool {
+        match self {
+            Self::Program { environment, .. } => environment.contains_key(GATEWAY_VARIABLE),
+            Self::Ticket | Self::System => false,
+        }
+    }
 }
 
 /// One run of a group.
@@ -140,7 +148,7 @@ pub enum Life {
     /// The agent is there.
     State {
         /// The agent's state.
-        state: AgentState,
+        state: PlacedState,
     },
     /// The agent ended by itself.
     Ended,
@@ -177,6 +185,13 @@ impl Group {
         let moving = self.moving.iter().filter(|moving| !moving.source_gone);
         let source = moving.filter_map(|moving| moving.source.as_ref());
         self.process.iter().chain(source).chain(&self.leaving)
+    }
+
+    /// Whether this is a gateway, and the agent stands for somebody outside: a caller or a neighbour. The gateway serves all
+    /// others without it.
+    pub fn serves_without(&self, agent: &str) -> bool {
+        let own = self.agents.first();
+        self.origin.is_gateway() && own.is_some_and(|own| own != agent)
     }
 }
 

@@ -19,7 +19,7 @@ use super::unstored::UNSTORED_ROW;
 use super::written::{ClockBehind, Written};
 use sealbus_control::clock::now;
 use sealbus_files::{folder, sync_folder, write_private};
-use sealbus_seal::{IdentityError, PlatformName, ProcessId};
+use sealbus_seal::{IdentityError, PlatformName, random_hex};
 use sealbus_store::backup::{BackupError, BackupReader, Description, Part};
 use sealbus_store::etcd::EtcdSettings;
 use sealbus_store::{
@@ -326,9 +326,8 @@ async fn begin(
         }
         _ => return Err(RestoreError::EtcdNotEmpty(platform.clone())),
     }
-    let name = ProcessId::random()
-        .map_err(|error| file_error("make", draft)(io::Error::other(error)))?
-        .to_string();
+    let name =
+        random_hex::<16>().map_err(|error| file_error("make", draft)(io::Error::other(error)))?;
     write_private(draft, name.as_bytes()).map_err(file_error("write", draft))?;
     let mut begun = Batch::new();
     // A Master or another restore may begin in the same moment.

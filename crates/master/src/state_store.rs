@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sealbus_files::{Private, write_private};
-use sealbus_seal::{Fingerprint, PlatformName, ProcessId};
+use sealbus_seal::{Fingerprint, PlatformName, random_hex};
 use sealbus_store::etcd::{EtcdSettings, EtcdStore};
 use sealbus_store::{Batch, EmbeddedStore, Fenced, Store, StoreError};
 
@@ -286,8 +286,7 @@ async fn instance(path: &Path) -> Result<(String, File), StateError> {
         .read_to_string(&mut name)
         .map_err(file(path))?;
     if name.is_empty() {
-        let random = ProcessId::random().map_err(|error| file(path)(io::Error::other(error)))?;
-        name = random.to_string();
+        name = random_hex::<16>().map_err(|error| file(path)(io::Error::other(error)))?;
         lock.rewind()
             .and_then(|()| lock.write_all(name.as_bytes()))
             .and_then(|()| lock.sync_all())

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::certifying::certified;
 use super::desk::{Desk, DeskHandle};
-use super::desk_shares::DeskShares;
+use super::desk_shares::{DeskShares, within};
 use super::directories::Directories;
 use super::foundation::Foundation;
 use super::gateways::{self, GatewayRules};
@@ -16,6 +16,7 @@ use super::operator::Operator;
 use super::own_host::HostedProcess;
 use super::state::not_a_member;
 use super::{asking, telling};
+use sealbus_bus::ReceivedMessage;
 use sealbus_control::authority::AuthorityRequest;
 use sealbus_control::clock::timestamp;
 use sealbus_control::correspondence::Correspondent;
@@ -201,8 +202,6 @@ async fn serve_master(
             if matches!(request, Ok(MasterRequest::Heartbeat { .. })) {
                 desk.heard(&node);
             }
-            // Nobody closes the semaphore.
-            let at_desk = share.acquire_owned().await;
             let turn = Arc::new(turn);
             let result = match request {
                 Ok(request) => {
@@ -214,11 +213,10 @@ async fn serve_master(
                         turn.holds(length(&answer))?;
                         Ok(answer)
                     };
-                    desk.run(hearing).await
+                    within(share, desk.run(hearing)).await
                 }
                 Err(fault) => Err(fault),
             };
-            drop(at_desk);
             judge(&turn, &result);
             reply.send_in(&turn, result).await;
         });
@@ -381,44 +379,57 @@ fn with_news(current: Current, desk: &Desk, known: u64) -> Current {
 
 async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
     let correspondent = Correspondent::new(agent.outbox().clone());
+    // A node's requests for certificates hold up none of its reports to the Master, which have shares of their own.
+    let mut shares = DeskShares::default();
     while let Some(received) = agent.receive().await {
-        let Some((enquiry, turn)) = correspondent.receive_in_turn(received, &turns) else {
-            continue;
-        };
-        let desk = desk.clone();
-        tokio::spawn(async move {
-            let (from, request, reply) = enquiry.open::<AuthorityRequest>();
-            let result = match request {
-                Ok(AuthorityRequest::Certify { voucher }) => {
-                    certified(&desk, &turn, from, voucher).await
-                }
-                Ok(AuthorityRequest::WorkloadToken { audience, asker }) => {
-                    // The bus has proved the asker's name: this process always speaks at level auth, or above.
-                    let making = move |desk: &mut Desk, now| {
-                        let (agent, actor) = match &asker {
-                            None => (&from, None),
-                            Some(asker) => {
-                                gateways::check_stand_in(desk, &from, &audience)?;
-                                (asker, Some(from.as_str()))
-                            }
-                        };
-                        let now = timestamp(now);
-                        let token = desk.ca.workload_token(agent, actor, &audience, now)?;
-                        Ok(token.into())
-                    };
-                    desk.run(making).await
-                }
-                Ok(AuthorityRequest::WorkloadIssuer) => {
-                    let telling =
-                        |desk: &mut Desk, now| Ok(desk.ca.workload_issuer(timestamp(now))?.into());
-                    desk.run(telling).await
-                }
-                Err(fault) => Err(fault),
-            };
-            // An asker that does not read its answers gets no more turns meanwhile.
-            reply.send_in(&turn, result).await;
-        });
+        hear_ca(received, &correspondent, &desk, &turns, &mut shares);
     }
+}
+
+/// Takes a message to the CA. A request has a task of its own, and goes to the desk within its sender's share.
+pub(crate) fn hear_ca(
+    received: ReceivedMessage,
+    correspondent: &Correspondent,
+    desk: &DeskHandle,
+    turns: &Turns,
+    shares: &mut DeskShares,
+) {
+    let Some((enquiry, turn)) = correspondent.receive_in_turn(received, turns) else {
+        return;
+    };
+    let (desk, share) = (desk.clone(), shares.of(&enquiry.from));
+    tokio::spawn(async move {
+        let (from, request, reply) = enquiry.open::<AuthorityRequest>();
+        let result = match request {
+            Ok(AuthorityRequest::Certify { voucher }) => {
+                certified(&desk, &turn, share, from, voucher).await
+            }
+            Ok(AuthorityRequest::WorkloadToken { audience, asker }) => {
+                // The bus has proved the asker's name: this process always speaks at level auth, or above.
+                let making = move |desk: &mut Desk, now| {
+                    let (agent, actor) = match &asker {
+                        None => (&from, None),
+                        Some(asker) => {
+                            gateways::check_stand_in(desk, &from, &audience)?;
+                            (asker, Some(from.as_str()))
+                        }
+                    };
+                    let now = timestamp(now);
+                    let token = desk.ca.workload_token(agent, actor, &audience, now)?;
+                    Ok(token.into())
+                };
+                within(share, desk.run(making)).await
+            }
+            Ok(AuthorityRequest::WorkloadIssuer) => {
+                let telling =
+                    |desk: &mut Desk, now| Ok(desk.ca.workload_issuer(timestamp(now))?.into());
+                within(share, desk.run(telling)).await
+            }
+            Err(fault) => Err(fault),
+        };
+        // An asker that does not read its answers gets no more turns meanwhile.
+        reply.send_in(&turn, result).await;
+    });
 }
 
 #[cfg(test)]

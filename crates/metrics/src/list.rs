@@ -117,9 +117,9 @@ metrics! {
     /// Whether the node is on the bus: 1 if it is, 0 if the platform does not reach it.
     NODE_PRESENT = Gauge "sealbus_node_present" [] of Node;
 
-    /// Version of the deny list in force. Nodes that stay behind the Master believe revoked certificates.
+    /// Version of the deny list in force. A node whose version stays below the Master's still accepts certificates that have since been revoked.
     DENY_LIST_VERSION = Gauge "sealbus_deny_list_version" [] of Both;
-    /// When a certificate ends, in Unix seconds: at a node its own, at the Master the CA's and the agents' that ends first.
+    /// When a certificate ends, in Unix seconds: at a node that of the node; at the Master that of the CA, and the earliest end among the agents' certificates.
     CERTIFICATE_END = Gauge "sealbus_certificate_end_timestamp_seconds" ["of"] of Both;
 
     /// Nodes of the platform, by state.

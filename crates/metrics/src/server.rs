@@ -1,6 +1,5 @@
 //! Answers `GET /metrics` over HTTP/1.1.
 
-use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,15 +10,18 @@ use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use sealbus_web::{HeadLimits, accept_until, answer_http1, empty_answer};
+use sealbus_control::network_of;
+use sealbus_mesh::Strangers;
+use sealbus_web::{HeadLimits, accept_each, answer_http1, empty_answer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::sample::Sample;
 
-/// Connections at the same time. Further ones wait in the system's queue.
-const CONNECTIONS: usize = 16;
+/// Most connections at a time: more than readers of metrics need, and an eighth of the 1,024 files that a process may mostly
+/// open. When there are more, the oldest one of the address with the most ends, so that silent ones keep no reader out.
+const CONNECTIONS: usize = 128;
 /// How long a connection may take in all.
 const CONNECTION: Duration = Duration::from_secs(20);
 /// The limits of a request's head.
@@ -50,15 +52,29 @@ pub async fn serve(
     listener: TcpListener,
     sample: impl Fn() -> BoxFuture<'static, Option<Sample>> + Send + Sync + 'static,
 ) {
-    let state = Arc::new(State {
+    let state = State {
         sample: Box::new(sample),
         latest: Mutex::new(None),
         is_local: listener
             .local_addr()
             .is_ok_and(|address| address.ip().is_loopback()),
-    });
-    accept_until(pending(), &listener, CONNECTIONS, |stream, _, _| {
-        Some(state.clone().connection(stream))
+        head: HEAD,
+        longest: CONNECTION,
+    };
+    accept(listener, Arc::new(state)).await;
+}
+
+async fn accept(listener: TcpListener, state: Arc<State>) {
+    let strangers = Strangers::new(CONNECTIONS);
+    accept_each(&listener, |stream, from, _| {
+        let stranger = strangers.came(network_of(from.ip()));
+        let serving = state.clone().connection(stream);
+        Some(async move {
+            tokio::select! {
+                () = serving => {}
+                () = stranger.must_go() => {}
+            }
+        })
     })
     .await;
 }
@@ -68,10 +84,14 @@ struct State {
     latest: Mutex<Option<(Instant, Bytes)>>,
     /// Whether the server listens on a loopback address.
     is_local: bool,
+    /// The limits of a request's head.
+    head: HeadLimits,
+    /// How long a connection may take in all.
+    longest: Duration,
 }
 
 impl State {
-    /// Serves one request on one connection. A client that keeps connections open would keep others out.
+    /// Serves one request on one connection. A client that keeps connections open would take room from others.
     async fn connection(self: Arc<Self>, stream: TcpStream) {
         let answer = async |request| {
             let mut answer = self.answer(&request).await;
@@ -79,7 +99,7 @@ impl State {
             answer.headers_mut().insert(header::CONNECTION, close);
             answer
         };
-        match timeout(CONNECTION, answer_http1(stream, HEAD, answer)).await {
+        match timeout(self.longest, answer_http1(stream, self.head, answer)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "a reader of metrics is gone"),
             Err(_) => tracing::debug!("a reader of metrics was too slow"),
@@ -139,6 +159,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpSocket;
 
     use super::*;
 
@@ -150,13 +171,21 @@ mod tests {
         let counting = samples.clone();
         tokio::spawn(serve(listener, move || {
             counting.fetch_add(1, Ordering::Relaxed);
-            Box::pin(async { Some(Sample::of("factory", "node-1")) })
+            sample()
         }));
         (address, samples)
     }
 
+    fn sample() -> BoxFuture<'static, Option<Sample>> {
+        Box::pin(async { Some(Sample::of("factory", "node-1")) })
+    }
+
     async fn ask(address: SocketAddr, request: &str) -> String {
-        let mut stream = TcpStream::connect(address).await.unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        answer_on(stream, request).await
+    }
+
+    async fn answer_on(mut stream: TcpStream, request: &str) -> String {
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         // The server may reset the connection of a refused request.
@@ -208,11 +237,39 @@ mod tests {
     #[tokio::test]
     async fn those_who_say_nothing_are_sent_away() {
         let (address, _) = server().await;
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        let mut answer = Vec::new();
+        // The server may answer that the request took too long, or end the connection at once.
+        let _ = silent.read_to_end(&mut answer).await;
+        assert!(!answer.starts_with(b"HTTP/1.1 200"));
+    }
+
+    #[tokio::test]
+    async fn silent_connections_of_one_address_make_room_for_a_reader_at_another() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // No connection ends because of its time.
+        let hour = Duration::from_secs(3600);
+        let state = State {
+            sample: Box::new(sample),
+            latest: Mutex::new(None),
+            is_local: true,
+            head: HeadLimits { time: hour, ..HEAD },
+            longest: hour,
+        };
+        tokio::spawn(accept(listener, Arc::new(state)));
         let mut silent = Vec::new();
-        for _ in 0..CONNECTIONS {
+        for _ in 0..CONNECTIONS + 16 {
             silent.push(TcpStream::connect(address).await.unwrap());
         }
+        // On other systems only 127.0.0.1 is an address of this machine.
+        let other = if cfg!(target_os = "linux") { 2 } else { 1 };
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, other], 0).into()).unwrap();
+        let reader = socket.connect(address).await.unwrap();
         let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        assert!(ask(address, request).await.starts_with("HTTP/1.1 200"));
+        let answered = timeout(Duration::from_secs(60), answer_on(reader, request)).await;
+        assert!(answered.unwrap().starts_with("HTTP/1.1 200"));
+        assert_eq!(silent[0].read(&mut [0; 8]).await.unwrap_or(0), 0);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sealbus_bus::{BoxFuture, Outbox};
 use sealbus_channels::{Channels, LogRetention};
-use sealbus_conformance::{KeepingSetting, KeepingWorld, Promise};
+use sealbus_conformance::{KeepingSetting, KeepingWorld, TestedPromise};
 use sealbus_master::embedded::EmbeddedPlatform;
 use sealbus_process::{AgentHandle, Process};
 use sealbus_seal::{PlatformName, SecurityLevel};
@@ -114,27 +114,27 @@ macro_rules! tests_of_logs {
 
             #[tokio::test]
             async fn replay() {
-                keeps(&$setting, Promise::Replay).await;
+                keeps(&$setting, TestedPromise::Replay).await;
             }
 
             #[tokio::test]
             async fn last_per_key() {
-                keeps(&$setting, Promise::LastPerKey).await;
+                keeps(&$setting, TestedPromise::LastPerKey).await;
             }
 
             #[tokio::test]
             async fn durable() {
-                keeps(&$setting, Promise::Durable).await;
+                keeps(&$setting, TestedPromise::Durable).await;
             }
 
             #[tokio::test]
             async fn acknowledged() {
-                keeps(&$setting, Promise::Acknowledged).await;
+                keeps(&$setting, TestedPromise::Acknowledged).await;
             }
 
             #[tokio::test]
             async fn retention() {
-                keeps(&$setting, Promise::Retention).await;
+                keeps(&$setting, TestedPromise::Retention).await;
             }
         }
     )* };

@@ -5,14 +5,14 @@
 
 mod support;
 
-use sealbus_conformance::Promise;
+use sealbus_conformance::TestedPromise;
 use sealbus_seal::SecurityLevel;
 use support::keeping::{OfNodes, keeps};
 
 /// Tests each promise on a platform with a broker of its own.
 async fn all(level: SecurityLevel) {
     let setting = OfNodes::on_rabbitmq(level);
-    for promise in Promise::OF_LOGS {
+    for promise in TestedPromise::OF_LOGS {
         keeps(&setting, promise).await;
     }
 }

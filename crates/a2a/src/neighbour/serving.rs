@@ -1,6 +1,7 @@
 //! The process of the neighbours: an agent stands for each, and one tells operators of them all.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,12 +14,10 @@ use sealbus::{
     Agent, AgentResult, Context, Filter, NamedAgents, Performative, Platform, RunError, Voice,
     agent,
 };
-use sealbus_control::correspondence::Correspondent;
-use sealbus_control::names::OPERATOR;
+use sealbus_callers::tell;
 use sealbus_control::neighbours::{
     NeighbourStatus, NeighboursAnswer, NeighboursRequest, NeighboursStatus,
 };
-use sealbus_control::{Fault, FaultCode};
 use sealbus_manifest::NEIGHBOURS_AGENT;
 use sealbus_manifest::neighbours::NeighbourEntry;
 use tokio::task::JoinSet;
@@ -78,7 +77,7 @@ pub async fn serve(
         });
         all.push(neighbour.clone());
         let looking = JoinSet::new();
-        agents.push(agent(&name, StandIn { neighbour, looking }));
+        agents.push(agent(&name, StandIn { neighbour, looking }).unless_revoked());
     }
     agents.push(agent(NEIGHBOURS_AGENT, Teller(all)));
     Ok(platform.run(agents).await?)
@@ -295,32 +294,12 @@ impl Teller {
 impl Agent for Teller {
     async fn setup(&mut self, context: &mut Context) -> AgentResult {
         let wishes = context.handle().wishes();
-        let agent = context.handle();
-        let asking = Correspondent::new(agent.outbox().clone());
-        loop {
-            let received = tokio::select! {
-                biased;
-                () = wishes.stop_wished() => return Ok(()),
-                received = agent.receive() => received,
-            };
-            let Some(received) = received else {
-                return Ok(());
-            };
-            let Some(enquiry) = asking.receive(received) else {
-                continue;
-            };
-            let (from, request, reply) = enquiry.open::<NeighboursRequest>();
-            let told = match request {
-                Ok(NeighboursRequest::Status) if from == OPERATOR => {
-                    Ok(NeighboursAnswer::from(self.status()))
-                }
-                Ok(NeighboursRequest::Status) => Err(Fault::new(
-                    FaultCode::NotPermitted,
-                    "the gateway answers the platform's operators only",
-                )),
-                Err(fault) => Err(fault),
-            };
-            reply.send(told).await;
+        let status = |NeighboursRequest::Status| ready(NeighboursAnswer::from(self.status()));
+        tokio::select! {
+            biased;
+            () = wishes.stop_wished() => {}
+            () = tell(context, status) => {}
         }
+        Ok(())
     }
 }

@@ -1,14 +1,16 @@
-use sealbus::Platform;
+use sealbus::{Aid, Platform};
 use sealbus_callers::CallerAgent;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::log::TaskFacts;
+use crate::catalogue::Exposed;
+use crate::log::{TaskFacts, View};
+use crate::work::Work;
 
 /// The tasks of a caller, and its platform.
-async fn tasks() -> (Platform, Tasks) {
+pub(crate) async fn tasks() -> (Platform, Tasks) {
     let platform = Platform::embedded().await.unwrap();
     let (agent, caller) = CallerAgent::new();
     platform.start("assistant", agent).await.unwrap();
@@ -113,4 +115,31 @@ async fn a_task_that_fails_for_want_of_room_may_forget_a_long_message() {
     let held = tasks.held.lock();
     let bytes: usize = held.by_change.values().map(|it| it.read(Log::bytes)).sum();
     assert_eq!(held.bytes, bytes);
+}
+
+/// An agent that ends at each attempt is not asked for ever.
+#[tokio::test]
+async fn a_task_at_its_eighth_attempt_does_not_begin_again() {
+    let (_platform, tasks) = tasks().await;
+    let tasks = Arc::new(tasks);
+    let clock = Arc::new(Exposed {
+        aid: Aid::new("clock@factory").unwrap(),
+        local: "clock".to_owned(),
+        platform: "factory".to_owned(),
+        skills: Vec::new(),
+    });
+    // A conversation does not begin again at any attempt. The reason shows which rule ended it.
+    for (attempt, why) in [
+        (7, "begin another conversation"),
+        (8, "ended 8 times during the work"),
+    ] {
+        let (task, _) = talk(&tasks, "hello").await;
+        for _ in 1..attempt {
+            assert!(tasks.change(&task, &Change::Again));
+        }
+        Work::again(&tasks, &task, clock.clone());
+        assert_eq!(task.state(), State::Failed);
+        let shown = task.read(|log| log.shown(View::whole(None)));
+        assert!(shown.get().contains(why), "{shown}");
+    }
 }

@@ -9,7 +9,7 @@ use sealbus_seal::{Identity, Serial, Timestamp};
 use crate::{CaService, NODE_CERTIFICATE, not_denied, subject, why};
 
 impl CaService {
-    /// Denies an agent or a node until the time at which another CA revoked it. Certificates that begin later are not denied.
+    /// Denies an agent, a node or a process until the time at which another CA revoked it. Certificates that begin later are not denied.
     ///
     /// # Errors
     /// [`FaultCode::Full`](sealbus_control::FaultCode::Full) if the deny list is full.
@@ -25,7 +25,7 @@ impl CaService {
         self.deny_identity(revoked, what, at, now)
     }
 
-    /// Denies an agent or a node until now, with the certificates that are not known here: another CA may have renewed one, or
+    /// Denies an agent, a node or a process until now, with the certificates that are not known here: another CA may have renewed one, or
     /// the store is an older copy.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use sealbus_seal::GRANT;
 use sealbus_seal::denylist::{DenyList, MOST_ENTRIES, ROOM, SERIAL_ENTRY};
 
-use super::blind::{Asked, Two, signing_request, trust, two};
+use super::blind::{Asked, PROCESS, Two, signing_request, trust, two};
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -395,4 +395,23 @@ fn a_ca_that_does_not_know_the_state_tells_a_node_what_it_lacks() {
     }
     take(&again, now);
     assert!(is_denied("third") && is_denied("thief-999"));
+}
+
+#[test]
+fn a_ca_without_the_state_revokes_a_process_by_its_identity() {
+    let mut two = two();
+    let mut certify = |process: ProcessId| {
+        let identity = Identity::process(&platform(), "node-1", process).unwrap();
+        let (id, request) = (process.to_string(), signing_request());
+        let leader = &mut two.leader;
+        let issued = leader.certify_own(identity, HERE, Some(&id), &request, HOUR, NOW);
+        issued.unwrap()
+    };
+    let thief = certify(PROCESS);
+    let other = certify(ProcessId::from_bytes([8; 16]));
+    let identity = thief.certificate().unwrap().identity().to_string();
+    two.blind.revoke(&identity, "stolen", NOW).unwrap();
+    let is_believed = |chain| two.blind.trust().verify(chain, NOW).is_ok();
+    assert!(!is_believed(&thief) && is_believed(&other));
+    assert!(is_believed(two.nodes[0].chain()));
 }

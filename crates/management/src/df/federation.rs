@@ -12,18 +12,17 @@ use sealbus_bus::text::excerpt;
 use sealbus_fipa::management::{
     DfAgentDescription, DfFunction, ONTOLOGY, SearchConstraints, ServiceDescription,
 };
-use sealbus_fipa::{AclMessage, Aid, DateTime, Expression};
+use sealbus_fipa::{AclMessage, Aid, DateTime, Expression, bitefficient};
 
 use super::super::client::{Answer, LIMIT_PARAMETER, ask_df};
-use super::super::limits::left_out;
+use super::super::limits::{left_out, not_asked};
+use super::super::subscriptions::{HolderShare, holder};
 use super::{DirectoryLimits, Requester};
 
 /// The type of service under which DFs register with each other.
 pub(super) const DF_SERVICE: &str = "fipa-df";
 /// How long the other DFs may take together, unless the search sets a time itself.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most searches that wait for other DFs. Further searches are answered from this DF alone.
-const MOST_WAITING: usize = 1024;
 /// Most DFs asked in one search.
 const MOST_ASKED: usize = 32;
 /// How much of another DF's words about its limit is passed on, in characters.
@@ -36,6 +35,10 @@ const LONGEST_NAME: usize = 256;
 pub(super) struct Federation {
     number: u64,
     waiting: HashMap<u64, WaitingSearch>,
+    /// The shares of the waiting searches, by the key of the asker's [`holder`].
+    shares: HashMap<String, HolderShare>,
+    /// Length of all waiting searches, in bytes.
+    length: usize,
     /// The tag of each question, with its search and the DF asked. A registration belongs to no search.
     asked: HashMap<String, (Option<u64>, String)>,
     /// The shares of the log for entries that are left out, by DFs.
@@ -45,20 +48,28 @@ pub(super) struct Federation {
 /// A search that other DFs take part in.
 #[derive(Debug)]
 pub(super) struct WaitingSearch {
-    /// The request to answer.
+    /// The request to answer, as far as the answer needs it.
     pub(super) request: AclMessage,
     /// The result so far.
     pub(super) gathered: Gathered,
     open: usize,
     deadline: SystemTime,
+    /// The key of the share that it uses.
+    holder: String,
+    /// Length of the request and of the result so far, in bytes.
+    length: usize,
 }
 
 /// The state that a search begins with.
-pub(super) struct Here {
+pub(super) struct Here<'d> {
     /// The result in this DF.
     pub(super) gathered: Gathered,
     /// The DFs registered here.
     pub(super) others: Vec<Aid>,
+    /// The AID name of the asker, as far as it is known.
+    pub(super) asker: &'d str,
+    /// The limits on searches that wait.
+    pub(super) limits: &'d DirectoryLimits,
 }
 
 /// The result of a search, to which other DFs add.
@@ -164,21 +175,37 @@ pub(super) fn is_of_same_platform(one: &str, other: &str) -> bool {
 
 impl Federation {
     /// Begins a search in other DFs. Returns the questions to send, or none if the search goes no further.
+    ///
+    /// # Errors
+    /// The limit that keeps the search in this DF.
     pub(super) fn search(
         &mut self,
         own: &Aid,
         request: &AclMessage,
         template: &DfAgentDescription,
         constraints: &SearchConstraints,
-        here: Here,
+        here: Here<'_>,
         now: SystemTime,
-    ) -> Vec<AclMessage> {
-        let Here { gathered, others } = here;
+    ) -> Result<Vec<AclMessage>, String> {
+        let Here {
+            gathered,
+            mut others,
+            asker,
+            limits,
+        } = here;
         let depth = constraints.max_depth.unwrap_or(0);
-        if depth <= 0 || gathered.is_full() || self.waiting.len() >= MOST_WAITING {
-            return Vec::new();
+        if depth <= 0 || gathered.is_full() {
+            return Ok(Vec::new());
         }
-        let asker = request.sender.as_ref().map_or("", |sender| &sender.name);
+        let sender = request.sender.as_ref().map_or("", |sender| &sender.name);
+        others.retain(|df| df.name != own.name && df.name != sender);
+        others.truncate(MOST_ASKED);
+        if others.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (holder, _) = holder(asker, own.platform().unwrap_or_default());
+        let found = limits.results_length.saturating_sub(gathered.room);
+        let length = self.admit(&holder, request, found, limits)?;
         self.number += 1;
         let number = self.number;
         let unix = now
@@ -204,11 +231,7 @@ impl Federation {
         let deadline = asked_by.map_or(deadline, |by| by.min(deadline));
         let function = DfFunction::Search(template.clone(), deeper);
         let mut questions = Vec::new();
-        for df in others
-            .into_iter()
-            .filter(|df| df.name != own.name && df.name != asker)
-            .take(MOST_ASKED)
-        {
+        for df in others {
             let question = self.question(own, &df, &function, Some(number), unix);
             questions.push(match DateTime::from_system_time(deadline) {
                 Ok(by) => AclMessage {
@@ -218,18 +241,80 @@ impl Federation {
                 Err(_) => question,
             });
         }
-        if !questions.is_empty() {
-            self.waiting.insert(
-                number,
-                WaitingSearch {
-                    request: request.clone(),
-                    gathered,
-                    open: questions.len(),
-                    deadline,
-                },
-            );
+        self.length += length;
+        let share = self.shares.entry(holder.clone()).or_default();
+        share.count += 1;
+        share.length += length;
+        let waiting = WaitingSearch {
+            // The answer repeats none of these lists, which may be long.
+            request: AclMessage {
+                receivers: Vec::new(),
+                reply_to: Vec::new(),
+                user_defined: Vec::new(),
+                ..request.clone()
+            },
+            gathered,
+            open: questions.len(),
+            deadline,
+            holder,
+            length,
+        };
+        self.waiting.insert(number, waiting);
+        Ok(questions)
+    }
+
+    /// Checks that another search may wait, with the bytes `found` in this DF. Returns its length.
+    ///
+    /// # Errors
+    /// The limit that keeps the search in this DF.
+    fn admit(
+        &self,
+        holder: &str,
+        request: &AclMessage,
+        found: usize,
+        limits: &DirectoryLimits,
+    ) -> Result<usize, String> {
+        let mut encoded = Vec::new();
+        bitefficient::encode(request, &mut encoded).map_err(|error| error.to_string())?;
+        let length = encoded.len() + found;
+        let held = self.shares.get(holder).copied().unwrap_or_default();
+        let own = limits.searches_length_per_asker;
+        for (limit, most, needed) in [
+            (
+                "subscription_length",
+                limits.subscription_length,
+                encoded.len(),
+            ),
+            (
+                "searches_per_asker",
+                limits.searches_per_asker,
+                held.count + 1,
+            ),
+            ("searches_length_per_asker", own, held.length + length),
+            ("searches", limits.searches, self.waiting.len() + 1),
+            (
+                "searches_length",
+                limits.searches_length,
+                self.length + length,
+            ),
+        ] {
+            if needed > most {
+                return Err(not_asked(limit, most));
+            }
         }
-        questions
+        Ok(length)
+    }
+
+    /// Counts the bytes that were added to the result of a waiting search. Returns the limit that they exceed, if any.
+    fn grow(&mut self, holder: &str, bytes: usize, limits: &DirectoryLimits) -> Option<String> {
+        self.length += bytes;
+        let share = self.shares.get_mut(holder)?;
+        share.length += bytes;
+        let (own, all) = (limits.searches_length_per_asker, limits.searches_length);
+        if share.length > own {
+            return Some(left_out("searches_length_per_asker", own));
+        }
+        (self.length > all).then(|| left_out("searches_length", all))
     }
 
     /// The question that registers this DF with another DF, which then searches here too.
@@ -306,6 +391,7 @@ impl Federation {
             return None;
         };
         let waiting = self.waiting.get_mut(&number)?;
+        let room = waiting.gathered.room;
         let found = |answer: Answer<'_>| answer.found(DfAgentDescription::from_term);
         let entries = answer
             .map_err(|error| error.to_string())
@@ -324,15 +410,35 @@ impl Federation {
             Err(error) => tracing::debug!(df, error, "a DF did not search"),
         }
         waiting.open -= 1;
-        if waiting.open > 0 && !waiting.gathered.is_full() {
-            return None;
+        let goes_on = waiting.open > 0 && !waiting.gathered.is_full();
+        let added = room - waiting.gathered.room;
+        waiting.length += added;
+        let holder = waiting.holder.clone();
+        let exceeded = self.grow(&holder, added, limits);
+        match exceeded.filter(|_| goes_on) {
+            None if goes_on => None,
+            None => self.end(number),
+            // The result goes out, so it no longer takes room. The other DFs are not waited for.
+            Some(limit) => {
+                let mut ended = self.end(number)?;
+                ended.gathered.limit.get_or_insert(limit);
+                Some(ended)
+            }
         }
-        self.end(number)
     }
 
     fn end(&mut self, number: u64) -> Option<WaitingSearch> {
         self.asked.retain(|_, (search, _)| *search != Some(number));
-        self.waiting.remove(&number)
+        let ended = self.waiting.remove(&number)?;
+        self.length -= ended.length;
+        if let Some(share) = self.shares.get_mut(&ended.holder) {
+            share.count -= 1;
+            share.length -= ended.length;
+            if share.count == 0 {
+                self.shares.remove(&ended.holder);
+            }
+        }
+        Some(ended)
     }
 
     /// Takes the searches that have run out of time.

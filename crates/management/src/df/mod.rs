@@ -283,7 +283,8 @@ impl Df {
                 Wff::done(asked.clone())
             }
             DfFunction::Search(template, constraints) => {
-                let found = self.search_for(message, template, constraints, now, outcome);
+                let found =
+                    self.search_for(message, requester, template, constraints, now, outcome);
                 let Some(found) = found.map_err(turned_down)? else {
                     return Ok(());
                 };

@@ -10,7 +10,7 @@ use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::super::dialogue::{action, answer, name_limit, read};
 use super::federation::{DF_SERVICE, Gathered, Here, WaitingSearch, is_of_same_platform};
-use super::{Df, Outcome};
+use super::{Df, Outcome, Requester};
 
 /// Searches that are remembered. A search that comes back through other DFs is not done again.
 const REMEMBERED_SEARCHES: usize = 256;
@@ -30,6 +30,7 @@ impl Df {
     pub(super) fn search_for(
         &mut self,
         message: &AclMessage,
+        requester: &Requester,
         template: &DfAgentDescription,
         constraints: &SearchConstraints,
         now: SystemTime,
@@ -56,17 +57,25 @@ impl Df {
             room: found.room,
             limit: found.limit.clone(),
         };
-        let here = Here { gathered, others };
+        let limit = found.limit;
+        let here = Here {
+            gathered,
+            others,
+            asker: requester.asker(),
+            limits: &self.limits,
+        };
         let federation = &mut self.federation;
-        let questions = federation.search(&self.own, message, template, constraints, here, now);
-        if questions.is_empty() {
-            return Ok(Some(FoundHere {
+        match federation.search(&self.own, message, template, constraints, here, now) {
+            Ok(questions) if questions.is_empty() => Ok(Some(FoundHere { entries, limit })),
+            Ok(questions) => {
+                outcome.messages.extend(questions);
+                Ok(None)
+            }
+            Err(stopped) => Ok(Some(FoundHere {
                 entries,
-                limit: found.limit,
-            }));
+                limit: limit.or(Some(stopped)),
+            })),
         }
-        outcome.messages.extend(questions);
-        Ok(None)
     }
 
     /// The answer to a search that went on in other DFs.

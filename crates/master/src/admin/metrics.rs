@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sealbus_control::admin::{NodeState, Page};
 use sealbus_control::clock::timestamp;
 use sealbus_control::names::MASTER_NODE;
-use sealbus_control::{AgentState, Fault, UnixMillis};
+use sealbus_control::{Fault, PlacedState, UnixMillis};
 use sealbus_metrics::{
     AGENTS, CERTIFICATE_END, CERTIFICATES_ISSUED, DENY_LIST_VERSION, LEFT_OUT, LOG_ALARMS,
     MOST_PROCESSES, NODES, PLATFORM_REFUSALS, RESTARTS, START, Sample, TERM,
@@ -24,12 +24,12 @@ const NODE_STATES: [NodeState; 5] = [
     NodeState::Leaving,
     NodeState::Left,
 ];
-const AGENT_STATES: [AgentState; 5] = [
-    AgentState::Initiated,
-    AgentState::Active,
-    AgentState::Suspended,
-    AgentState::Waiting,
-    AgentState::Transit,
+const AGENT_STATES: [PlacedState; 5] = [
+    PlacedState::Initiated,
+    PlacedState::Active,
+    PlacedState::Suspended,
+    PlacedState::Waiting,
+    PlacedState::Transit,
 ];
 
 impl Admin {
@@ -58,10 +58,10 @@ fn of_desk(desk: &Desk, now: UnixMillis) -> Sample {
         sample.put(&NODES, [state.as_str()], count as u64);
     }
     let all = Page::default();
-    let agents: Vec<(&str, Option<AgentState>)> = known(desk, all.places())
+    let agents: Vec<(&str, Option<PlacedState>)> = known(desk, all.places())
         .map(|(agent, ..)| (agent, desk.state.life(agent)))
         .collect();
-    let count = |wanted: Option<AgentState>| {
+    let count = |wanted: Option<PlacedState>| {
         let fitting = agents.iter().filter(|(_, state)| *state == wanted);
         fitting.count() as u64
     };

@@ -16,6 +16,7 @@ pub(crate) use parting::{ELSEWHERE, Parting};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealbus_brokers::BROKER_KINDS;
 use sealbus_fipa::Aid;
 use sealbus_gateways::GatewayPolicy;
 use sealbus_manifest::Manifest;
@@ -157,6 +158,7 @@ impl Admin {
             }
             AdminRequest::Revoke { what, reason } => {
                 let revoked = move |desk: &mut Desk, now| {
+                    desk.check_revocable(&what)?;
                     let certificates = desk.revoke_by_hand(&what, &reason, now)?;
                     let act = Unstored::Revoked {
                         what,
@@ -244,9 +246,14 @@ impl Admin {
                 let broker = self.desk.run(|desk, _| Ok(desk.broker.clone())).await?;
                 let broker = broker.ok_or_else(|| {
                     let message = "the platform runs on the mesh: it has no broker";
-                    Fault::new(FaultCode::Unknown, message).advise(
-                        "transport = \"rabbitmq\" in the manifest begins a platform on RabbitMQ",
-                    )
+                    let kinds = BROKER_KINDS.iter().map(|kind| {
+                        let (name, title) = (kind.name(), kind.title());
+                        format!(
+                            "transport = \"{name}\" in the manifest begins a platform on {title}"
+                        )
+                    });
+                    let advice: Vec<_> = kinds.collect();
+                    Fault::new(FaultCode::Unknown, message).advise(advice.join("; "))
                 })?;
                 broker.status().await?.into()
             }

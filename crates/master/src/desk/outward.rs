@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::state::About;
 use sealbus_control::node::NodeRequest;
-use sealbus_control::{AgentState, Fault};
+use sealbus_control::{Fault, PlacedState};
 
 /// An effect of the desk, carried out once it is in the store.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) enum Outward {
         /// Local name.
         agent: String,
         /// The agent's state.
-        state: Option<AgentState>,
+        state: Option<PlacedState>,
     },
     /// Tell the operators that wait for an event.
     Settled {

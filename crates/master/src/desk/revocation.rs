@@ -1,6 +1,6 @@
 //! Revocation by operators, and the acts of other Masters' CAs without knowledge of the state.
 
-use sealbus_ca::{IssuedCertificate, Unstored};
+use sealbus_ca::{IssuedCertificate, Unstored, named_process};
 use sealbus_control::admin::CertificateStatus;
 use sealbus_control::clock::timestamp;
 use sealbus_control::{Fault, FaultCode, Subject, UnixMillis};
@@ -20,11 +20,12 @@ impl Desk {
             .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
     }
 
-    /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process that held a
-    /// revoked certificate gets no other one for the same agent. An agent that is placed, or waits for its next start, may have a
-    /// living certificate of another CA. That certificate is denied, and the agent is not started again. The same holds for a
-    /// node. An order that was carried out before gets the same answer again. A restored state may not know the owner of the name
-    /// or the number, so everything of that name is denied, known or not.
+    /// Revokes an agent's certificates, those of a process with its agents, by its [identity](named_process), or one certificate
+    /// by its serial number, by an operator's order. The process that held a revoked certificate gets no other one for the same
+    /// agent. An agent that is placed, or waits for its next start, may have a living certificate of another CA. That certificate
+    /// is denied, and the agent is not started again. The same holds for a node, and for a process that is placed. An order that
+    /// was carried out before gets the same answer again. A restored state may not know the owner of the name or the number, so
+    /// everything of that name is denied, known or not.
     ///
     /// # Errors
     /// As [`CaService::revoke_by_hand`]. If the deny list is full, its process gets no other certificate all the same.
@@ -35,27 +36,32 @@ impl Desk {
         now: UnixMillis,
     ) -> Result<Vec<CertificateStatus>, Fault> {
         let local = what.split('@').next().unwrap_or(what);
-        let is_expected =
-            !self.state.processes_of(local).is_empty() || self.state.waits_for_start(local);
+        let process = named_process(&self.name, what);
+        // The identity of a process ends with its id.
+        let id = process.as_ref().and_then(|_| what.rsplit('/').next());
+        let named = |desk: &Self| process.clone().map_or_else(|| desk.agent(local), Ok);
+        let is_expected = match id {
+            Some(id) => self.state.process(id).is_some(),
+            None => !self.state.processes_of(local).is_empty() || self.state.waits_for_start(local),
+        };
         let may_lack = self.state.was_restored();
-        let is_node = self.state.nodes().contains_key(local) || may_lack;
+        let is_node = id.is_none() && (self.state.nodes().contains_key(local) || may_lack);
         let time = timestamp(now);
         let revoked = match self.ca.revoke_by_hand(what, said, time) {
             Err(fault) if fault.code == FaultCode::Unknown && may_lack => {
                 Ok(self.ca.revoked_by_hand(what, time))
             }
             Err(fault) if fault.code == FaultCode::Unknown && is_expected => {
-                let agent = self.agent(local)?;
-                let denied = self.ca.revoke_unknown(agent, said, time);
+                let expected = named(self)?;
+                let denied = self.ca.revoke_unknown(expected, said, time);
                 denied.map(|()| Vec::new())
             }
             Err(fault) if fault.code == FaultCode::Unknown && is_node => Ok(Vec::new()),
             // The answer to an earlier order may have been lost.
             Err(fault) if fault.code == FaultCode::Unknown => {
                 let already = self.ca.revoked_by_hand(what, time);
-                let agent = self.agent(local);
-                let is_denied = |agent| self.ca.is_denied(&agent);
-                return match already.is_empty() && !agent.is_ok_and(is_denied) {
+                let is_denied = |named| self.ca.is_denied(&named);
+                return match already.is_empty() && !named(self).is_ok_and(is_denied) {
                     true => Err(fault),
                     false => Ok(already.iter().map(IssuedCertificate::status).collect()),
                 };
@@ -84,10 +90,13 @@ impl Desk {
                 Identity::Node { .. } | Identity::Authority { .. } => {}
             }
         }
+        if let Some(id) = id {
+            self.state.bar(id, None);
+        }
         self.keys.forget(local);
         self.state.bar_everywhere(local);
-        if may_lack && let Ok(agent) = self.agent(local) {
-            self.ca.revoke_unknown(agent, said, time)?;
+        if may_lack && let Ok(unknown) = named(self) {
+            self.ca.revoke_unknown(unknown, said, time)?;
             if let Ok(serial) = what.parse::<Serial>() {
                 self.ca.revoke_unknown_serial(serial, said, time)?;
             }
@@ -99,6 +108,27 @@ impl Desk {
         match failure {
             Some(fault) => Err(fault),
             None => Ok(revoked.iter().map(IssuedCertificate::status).collect()),
+        }
+    }
+
+    /// Checks that an operator may revoke `what`. A node's own process gets certificates as long as its node is trusted, so
+    /// nothing would come of revoking the process alone.
+    ///
+    /// # Errors
+    /// [`FaultCode::NotPermitted`] for a node's own process.
+    pub(crate) fn check_revocable(&self, what: &str) -> Result<(), Fault> {
+        let process = named_process(&self.name, what);
+        // The identity of a process ends with its id.
+        let id = process.and_then(|_| what.rsplit('/').next());
+        let mut nodes = self.state.nodes().iter();
+        let own = nodes.find(|(_, it)| id == Some(it.process.as_str()) && !it.state.is_gone());
+        match own {
+            None => Ok(()),
+            Some((node, _)) => {
+                let message = format!("{what} is the own process of the node {node}");
+                let advice = format!("`sealbus ca revoke {node}` revokes the node with it");
+                Err(Fault::new(FaultCode::NotPermitted, message).advise(advice))
+            }
         }
     }
 
@@ -155,6 +185,10 @@ impl Desk {
                         }
                     }
                     revoked => drop(revoked?),
+                }
+                if let Some(process) = named_process(&self.name, &what) {
+                    let time = timestamp(now);
+                    return self.ca.take_in_denial(process, &said, at, time);
                 }
                 // A serial number may be the name of an agent, too.
                 let local = what.split('@').next().unwrap_or(&what);

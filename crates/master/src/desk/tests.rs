@@ -17,7 +17,7 @@ use sealbus_seal::{
 };
 
 use super::super::cut_off::Hearing;
-use super::super::state::Patience;
+use super::super::state::TimeLimits;
 use super::*;
 use crate::vouching::check_process;
 use sealbus_control::admin::Page;
@@ -58,7 +58,7 @@ fn parts_under(root: &RootAuthority) -> Parts {
         Ok(format!("{drawn:032x}"))
     });
     Parts {
-        state: MasterState::load([], now(), Patience::default(), draw_name, now()).unwrap(),
+        state: MasterState::load([], now(), TimeLimits::default(), draw_name, now()).unwrap(),
         ca: CaService::load(issuing, trust, hour, [], None, time).unwrap(),
         tokens: Tokens::default(),
         keys: Keys::default(),

@@ -49,7 +49,7 @@ async fn agents_whose_end_was_not_told_are_removed_at_the_next_start() {
     let mut ams = Ams::new(aid("ams@factory"), limits.clone());
     let mut df = Df::new(aid("df@factory"), limits);
     let ghost = aid("ghost@factory");
-    let entered = ams.follow(&ghost, Some(AmsState::Active)).unwrap();
+    let entered = ams.follow(&ghost, Some(AgentState::Active)).unwrap();
     store.commit(entered.batch).await.unwrap();
     for agent in ["ghost@factory", "operator@factory", "ghost@elsewhere"] {
         let entry = DfAgentDescription::of(aid(agent));
@@ -109,7 +109,7 @@ async fn a_change_that_the_store_did_not_keep_is_entered_again_unless_a_later_on
         (ghost, directories.ams_state(&reborn).await)
     };
     for agent in ["ghost", "reborn"] {
-        change(agent, Some(AgentState::Active));
+        change(agent, Some(PlacedState::Active));
     }
     let entry = DfAgentDescription::of(ghost.clone());
     let placing = directories
@@ -123,12 +123,12 @@ async fn a_change_that_the_store_did_not_keep_is_entered_again_unless_a_later_on
         change(agent, None);
     }
     followed().await;
-    let active = Some(AmsState::Active);
+    let active = Some(AgentState::Active);
     assert_eq!(states().await, (active, active));
     assert_eq!(in_df(&directories).await, ["ghost@factory"]);
 
     store.set_full(false);
-    change("reborn", Some(AgentState::Waiting));
+    change("reborn", Some(PlacedState::Waiting));
     let removed = async {
         while states().await.0.is_some() || !in_df(&directories).await.is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -137,5 +137,5 @@ async fn a_change_that_the_store_did_not_keep_is_entered_again_unless_a_later_on
     let removed = tokio::time::timeout(Duration::from_secs(120), removed).await;
     assert!(removed.is_ok(), "it was not entered again");
     followed().await;
-    assert_eq!(states().await, (None, Some(AmsState::Waiting)));
+    assert_eq!(states().await, (None, Some(AgentState::Waiting)));
 }

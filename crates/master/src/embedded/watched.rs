@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use data_encoding::HEXLOWER;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -14,8 +13,7 @@ use crate::admin::{Admin, Parting};
 use crate::backup::Backups;
 use sealbus_control::local::listen;
 use sealbus_control::operators::{OperatorKey, socket_in};
-use sealbus_files::folder;
-use sealbus_seal::token::Secret;
+use sealbus_files::temporary;
 
 /// The door for watchers. It closes when it is dropped.
 pub struct Watched {
@@ -44,10 +42,7 @@ impl EmbeddedPlatform {
             directory: within.clone(),
             source,
         };
-        let name = Secret::random().map_err(|error| failed(io::Error::other(error)))?;
-        let name = HEXLOWER.encode(&name.as_bytes()[..8]);
-        let directory = within.join(format!("sealbus-watched-{name}"));
-        folder(&directory).map_err(failed)?;
+        let directory = temporary("sealbus-watched").map_err(failed)?;
         // From here on it is removed again.
         let mut watched = Watched {
             directory: directory.clone(),

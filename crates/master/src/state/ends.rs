@@ -80,7 +80,9 @@ impl MasterState {
         };
         let told = ended.stop_by.is_some() || !group.wanted || barred;
         let failed = exit.is_failure();
-        let error = ended.agents.values().find_map(|life| match life {
+        let error = ended.agents.iter().find_map(|(agent, life)| match life {
+            // The gateway serves without this agent, and ended for another reason.
+            _ if self.bars.has(name, agent) => None,
             Life::Failed { error } => Some(error.clone()),
             _ => None,
         });
@@ -263,7 +265,7 @@ fn bounded(exit: &Exit) -> Exit {
     }
 }
 
-fn pause(patience: &super::Patience, failures: u32) -> Duration {
+fn pause(patience: &super::TimeLimits, failures: u32) -> Duration {
     let doubled = patience
         .first_pause
         .saturating_mul(1 << failures.saturating_sub(1).min(16));

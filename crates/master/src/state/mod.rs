@@ -25,7 +25,7 @@ use sealbus_control::admin::NodeState;
 use sealbus_control::directory::Directory;
 use sealbus_control::node::NodeRequest;
 use sealbus_control::{
-    AgentLocation, AgentState, EndedProcess, Fault, FaultCode, Rules, UnixMillis,
+    AgentLocation, EndedProcess, Fault, FaultCode, PlacedState, Rules, UnixMillis,
 };
 use sealbus_store::Rows;
 
@@ -43,7 +43,7 @@ const GROUP_ROW: &str = "group/";
 
 /// The Master's time limits.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct TimeLimits {
     /// A node that was silent for this long is dead.
     pub node: Duration,
     /// As `node`, if a broker carries the nodes' messages. A sender may first have to find out that one of its brokers
@@ -67,7 +67,7 @@ pub struct Patience {
     pub leaving: Duration,
 }
 
-impl Default for Patience {
+impl Default for TimeLimits {
     fn default() -> Self {
         Self {
             node: Duration::from_secs(8),
@@ -121,7 +121,7 @@ pub enum Effect {
         /// Local name.
         agent: String,
         /// The agent's state.
-        state: Option<AgentState>,
+        state: Option<PlacedState>,
     },
     /// End an operator's wait: a move ended, or a node knows a ticket.
     Settled {
@@ -172,7 +172,7 @@ pub type DrawName = Box<dyn FnMut() -> Result<String, Fault> + Send>;
 
 /// The state machine.
 pub struct MasterState {
-    patience: Patience,
+    patience: TimeLimits,
     /// The broker, if it carries the nodes' messages.
     witness: Option<silence::Witness>,
     /// When the Master last looked at the clock.
@@ -195,7 +195,7 @@ pub struct MasterState {
     /// node.
     loads: Loads,
     /// The last notice to the AMS.
-    white_pages: HashMap<String, AgentState>,
+    white_pages: HashMap<String, PlacedState>,
     directory: Directory,
     /// Groups with rows that must be written.
     unsaved: BTreeSet<String>,
@@ -223,7 +223,7 @@ impl MasterState {
     pub fn load<'r>(
         rows: impl IntoIterator<Item = (&'r str, &'r [u8])>,
         revision: u64,
-        patience: Patience,
+        patience: TimeLimits,
         draw_name: DrawName,
         now: UnixMillis,
     ) -> Result<Self, DamagedRow> {
@@ -272,7 +272,9 @@ impl MasterState {
                 state.restored = Restored::load(value, now);
             }
         }
-        let is_known = |process: &str| state.processes.contains_key(process);
+        let is_known = |holder: &str| {
+            state.processes.contains_key(holder) || state.groups.contains_key(holder)
+        };
         state.bars.keep(is_known, &mut state.rows);
         let groups: Vec<String> = state.groups.keys().cloned().collect();
         for group in groups {
@@ -388,7 +390,7 @@ impl MasterState {
         self.tell_white_pages(agent, state);
     }
 
-    fn tell_white_pages(&mut self, agent: &str, state: Option<AgentState>) {
+    fn tell_white_pages(&mut self, agent: &str, state: Option<PlacedState>) {
         let known = match state {
             Some(state) => self.white_pages.insert(agent.to_owned(), state),
             None => self.white_pages.remove(agent),
@@ -411,7 +413,7 @@ impl MasterState {
         };
         let alive = location != AgentLocation::Unknown;
         self.directory.set(name, location);
-        self.tell_white_pages(name, alive.then_some(AgentState::Active));
+        self.tell_white_pages(name, alive.then_some(PlacedState::Active));
     }
 
     /// Forgets a group and its agents, and ends its remaining processes.
@@ -423,6 +425,7 @@ impl MasterState {
         self.reported.remove(name);
         self.loads.note(name, None);
         self.rows.delete(format!("{GROUP_ROW}{name}"));
+        self.bars.forget(name, &mut self.rows);
         for agent in &group.agents {
             self.agents.remove(agent);
             self.directory.set(agent, AgentLocation::Unknown);
@@ -465,20 +468,20 @@ impl MasterState {
 }
 
 /// The place of an agent of a group, and its state.
-fn situation(group: &Group, agent: &str) -> (AgentLocation, Option<AgentState>) {
+fn situation(group: &Group, agent: &str) -> (AgentLocation, Option<PlacedState>) {
     let Some(process) = &group.process else {
         return match group.start_at {
-            Some(_) => (AgentLocation::InTransit, Some(AgentState::Initiated)),
+            Some(_) => (AgentLocation::InTransit, Some(PlacedState::Initiated)),
             None => (AgentLocation::Unknown, None),
         };
     };
     let life = process.agents.get(agent).unwrap_or(&Life::Unborn);
-    let in_transit = (AgentLocation::InTransit, Some(AgentState::Transit));
+    let in_transit = (AgentLocation::InTransit, Some(PlacedState::Transit));
     match (&group.moving, life) {
         (Some(moving), _) if moving.source.is_none() => in_transit,
         (Some(_), Life::Unborn) => in_transit,
         (_, Life::Ended | Life::Failed { .. }) => (AgentLocation::Unknown, None),
-        (None, Life::Unborn) => (AgentLocation::InTransit, Some(AgentState::Initiated)),
+        (None, Life::Unborn) => (AgentLocation::InTransit, Some(PlacedState::Initiated)),
         (_, Life::State { state }) => match process.contact() {
             Some(contact) => (AgentLocation::Process(contact), Some(*state)),
             None => (AgentLocation::InTransit, Some(*state)),

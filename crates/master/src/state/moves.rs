@@ -187,7 +187,8 @@ impl MasterState {
             node: from.clone(),
             process: source.id.clone(),
         };
-        let placed = Process::placed(id.clone(), &node, &group.agents, now);
+        let mut placed = Process::placed(id.clone(), &node, &group.agents, now);
+        self.bars.leave_out(name, &mut placed);
         // An agent that an operator revoked is not trusted again because it moves.
         let barred: Vec<String> = self.bars.of(former).cloned().collect();
         for agent in barred {

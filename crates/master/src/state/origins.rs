@@ -147,6 +147,8 @@ impl MasterState {
         group.failures = 0;
         group.start_at = Some(now);
         group.note = None;
+        // The operator trusts again what was revoked.
+        self.bars.forget(&name, &mut self.rows);
         self.refresh(&name);
         self.place_waiting(now);
         Ok(())

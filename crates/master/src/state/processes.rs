@@ -11,7 +11,7 @@ use crate::placement::{CandidateNode, PlacementWish, place};
 use crate::registry::{Group, GroupOrigin, Life, Process};
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::node::{ChannelListing, Exit, Inheritance, Launch, NodeAnswer, NodeRequest};
-use sealbus_control::{AgentState, EndedProcess, Fault, UnixMillis};
+use sealbus_control::{EndedProcess, Fault, PlacedState, UnixMillis};
 
 /// The `start_at` of a group that waits for a node, and for no moment.
 pub(crate) const WAITING: UnixMillis = UnixMillis::MAX;
@@ -132,7 +132,9 @@ impl MasterState {
         group.start_at = None;
         group.note = None;
         group.starts += 1;
-        group.place(Process::placed(id.clone(), &node, &group.agents, now));
+        let mut process = Process::placed(id.clone(), &node, &group.agents, now);
+        self.bars.leave_out(name, &mut process);
+        group.place(process);
         let agents = group.agents.clone();
         let chosen = candidates.iter_mut().find(|it| it.name == node);
         if let Some(chosen) = chosen {
@@ -341,7 +343,7 @@ impl MasterState {
     }
 
     /// The state of an agent for the operator.
-    pub fn life(&self, agent: &str) -> Option<AgentState> {
+    pub fn life(&self, agent: &str) -> Option<PlacedState> {
         self.white_pages.get(agent).copied()
     }
 }

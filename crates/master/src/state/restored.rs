@@ -298,6 +298,7 @@ impl MasterState {
             self.end_process(&process, sealbus_seal::denylist::Reason::Superseded);
         }
         let mut process = Process::placed(found.process.clone(), node, &agents, now);
+        self.bars.leave_out(&name, &mut process);
         process.pid = found.pid;
         process.begun = true;
         process.address = found.address;

@@ -35,7 +35,7 @@ fn load_at(rows: &BTreeMap<String, Vec<u8>>, now: UnixMillis) -> MasterState {
     let rows = rows
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_slice()));
-    MasterState::load(rows, 1, Patience::default(), draw_name, now).unwrap()
+    MasterState::load(rows, 1, TimeLimits::default(), draw_name, now).unwrap()
 }
 
 fn description() -> NodeDescription {
@@ -135,7 +135,7 @@ fn live(master: &mut MasterState, agent: &str, now: UnixMillis) -> Process {
     master.started(&process.id, Some(4711));
     master.announced(&process.id, ([127, 0, 0, 1], 1000).into(), now);
     let report = AgentReport::State {
-        state: AgentState::Active,
+        state: PlacedState::Active,
     };
     master.reported(&process.id, agent, report, now);
     process_of(master, agent)
@@ -190,7 +190,7 @@ fn an_agent_is_placed_started_and_found() {
         master.directory().locate("a"),
         AgentLocation::Process(process.contact().unwrap())
     );
-    assert_eq!(master.life("a"), Some(AgentState::Active));
+    assert_eq!(master.life("a"), Some(PlacedState::Active));
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn an_agent_that_ended_gets_another_ticket_while_its_former_process_goes_on() {
     let former = group.process.clone().unwrap().id;
     master.announced(&former, "127.0.0.1:7000".parse().unwrap(), 2);
     let active = AgentReport::State {
-        state: AgentState::Active,
+        state: PlacedState::Active,
     };
     for agent in ["jade-1", "usher"] {
         master.reported(&former, agent, active.clone(), 3);
@@ -364,9 +364,9 @@ fn an_agent_that_ended_gets_another_ticket_while_its_former_process_goes_on() {
     let present = group.process.clone().unwrap().id;
     // The former process goes on without the name.
     assert_eq!(master.group_of("jade-1").unwrap().1.agents, ["jade-1"]);
-    assert_eq!(master.life("jade-1"), Some(AgentState::Active));
+    assert_eq!(master.life("jade-1"), Some(PlacedState::Active));
     master.reported(&former, "usher", active.clone(), 5);
-    assert_eq!(master.life("usher"), Some(AgentState::Initiated));
+    assert_eq!(master.life("usher"), Some(PlacedState::Initiated));
     let subject = sealbus_control::Subject::Agent {
         name: "usher".to_owned(),
     };

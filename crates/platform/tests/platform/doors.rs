@@ -12,7 +12,7 @@ use sealbus_control::clock::now;
 use sealbus_control::node::ONTOLOGY;
 use sealbus_control::operators::{self, socket_in};
 use sealbus_control::rpc::{self, Frame, Incoming, LONGEST_FRAME, RpcCaller, codec};
-use sealbus_control::{AgentState, Blob, FaultCode};
+use sealbus_control::{Blob, FaultCode, PlacedState};
 use sealbus_enrolment::{ATTACHMENT, ENROLMENT, accept, bind, connect};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_master::Master;
@@ -157,7 +157,7 @@ async fn the_reports_of_a_hostile_process_hold_no_other_up() {
     // It reports about nobody else.
     for agent in ["alice".to_owned(), "x".repeat(1 << 20)] {
         let report = AgentReport::State {
-            state: AgentState::Active,
+            state: PlacedState::Active,
         };
         let fault = mallory
             .ask(attachment::Report { agent, report }, LONG)
@@ -184,7 +184,7 @@ async fn the_reports_of_a_hostile_process_hold_no_other_up() {
     operator
         .until("the guest is active, and mallory has failed", |agents| {
             let is_active = |agent: &AgentStatus| {
-                agent.name == "guest@factory" && agent.state == Some(AgentState::Active)
+                agent.name == "guest@factory" && agent.state == Some(PlacedState::Active)
             };
             let has_failed = |agent: &AgentStatus| {
                 let note = agent.note.as_deref().unwrap_or_default();

@@ -9,7 +9,7 @@ use sealbus_control::admin::{AgentStatus, ask};
 use sealbus_control::attachment::ask as ask_host;
 use sealbus_control::directory::{Directory, HOLDERS, MOST_WHOLE, Replica, WHOLE_AGAIN};
 use sealbus_control::host::Host;
-use sealbus_control::{AgentState, FaultCode, ProcessContact};
+use sealbus_control::{FaultCode, PlacedState, ProcessContact};
 use sealbus_master::Master;
 use sealbus_node::Node;
 use sealbus_process::attachment::Attachment;
@@ -122,7 +122,7 @@ async fn agents_find_each_other_on_a_large_platform_also_without_master() {
     let active = |agents: &[AgentStatus]| {
         let active = agents
             .iter()
-            .filter(|agent| agent.state == Some(AgentState::Active));
+            .filter(|agent| agent.state == Some(PlacedState::Active));
         active.count() == 3
     };
     operator.until("the three are active", active).await;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use sealbus_bus::{Delivery, RefusalReason, SendError};
 use sealbus_control::admin::{AgentStatus, Page, ask};
-use sealbus_control::{AgentState, FaultCode};
+use sealbus_control::{FaultCode, PlacedState};
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_manifest::Manifest;
 use sealbus_master::Master;
@@ -64,7 +64,7 @@ async fn certified_agents_on_two_nodes_talk_at_every_level() {
         let (_second, mut bob) = joined(&operator, "bob", "node-2").await;
         operator
             .until("both are active", |agents| {
-                agents.len() == 2 && agents.iter().all(|a| a.state == Some(AgentState::Active))
+                agents.len() == 2 && agents.iter().all(|a| a.state == Some(PlacedState::Active))
             })
             .await;
         for number in 0..50 {
@@ -363,7 +363,7 @@ async fn the_directories_answer_and_follow_the_agents_lives() {
     let (process, alice) = joined(&operator, "alice", "node-1").await;
     operator
         .until("alice is active", |agents| {
-            agents[0].state == Some(AgentState::Active)
+            agents[0].state == Some(PlacedState::Active)
         })
         .await;
     let register = ask::DfRegister {
@@ -483,7 +483,7 @@ async fn a_node_started_again_takes_its_processes_over() {
         .until("alice is there still", |agents| {
             agents
                 .iter()
-                .all(|agent| agent.state == Some(AgentState::Active))
+                .all(|agent| agent.state == Some(PlacedState::Active))
         })
         .await;
     // A new agent is found through the node that came back.

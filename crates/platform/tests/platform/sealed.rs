@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::support::{LONG, Operator, platform};
 use sealbus_bus::{Delivery, ReceivedMessage, RefusalReason, SealedEnvelope, SendError};
 use sealbus_channels::{ChannelPath, Channels, Persistence, Qos};
-use sealbus_control::AgentState;
+use sealbus_control::PlacedState;
 use sealbus_control::admin::AgentStatus;
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_process::attachment::Attachment;
@@ -52,7 +52,7 @@ async fn joined_in(
     let process = Process::open(Arc::new(attachment), None).await.unwrap();
     let handle = process.agent(agent).await.unwrap();
     let name = handle.aid().name.clone();
-    let is_active = |it: &AgentStatus| it.name == name && it.state == Some(AgentState::Active);
+    let is_active = |it: &AgentStatus| it.name == name && it.state == Some(PlacedState::Active);
     operator
         .until("an active agent", |agents| agents.iter().any(is_active))
         .await;

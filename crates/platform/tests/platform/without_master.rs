@@ -7,7 +7,7 @@ use sealbus_channels::{
     ChannelPath, Channels, Qos, Reliability, Subscription, SubscriptionOptions,
 };
 use sealbus_control::admin::{AgentStatus, NodeStatus};
-use sealbus_control::{AgentState, Rules};
+use sealbus_control::{PlacedState, Rules};
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_manifest::Manifest;
 use sealbus_master::Master;
@@ -44,7 +44,7 @@ async fn a_master_started_again_has_every_entry_and_agents_talk_meanwhile() {
     let (_first, mut alice) = joined(&operator, "alice", "node-1").await;
     let (_second, mut bob) = joined(&operator, "bob", "node-2").await;
     let active = |agents: &[AgentStatus]| {
-        agents.len() == 2 && agents.iter().all(|a| a.state == Some(AgentState::Active))
+        agents.len() == 2 && agents.iter().all(|a| a.state == Some(PlacedState::Active))
     };
     operator.until("both are active", active).await;
     let ports = (master.enrolment_address(), master.address());

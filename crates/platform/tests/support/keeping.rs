@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sealbus_brokers::BrokerPromise;
 use sealbus_brokers::rabbitmq::{BrokerChoice, BrokerPorts, ManagedBroker, RabbitSettings};
 use sealbus_bus::{BoxFuture, Bus, BusConfig, Outbox};
-use sealbus_conformance::{Column, KeepingSetting, KeepingWorld, Promise, run_kept};
+use sealbus_conformance::{Column, KeepingSetting, KeepingWorld, TestedPromise, run_kept};
 use sealbus_control::Rules;
 use sealbus_manifest::Manifest;
 use sealbus_master::Master;
@@ -152,7 +152,7 @@ impl KeepingWorld for Nodes {
 }
 
 /// Tries a promise, and compares the outcome with the table's column.
-pub(crate) async fn keeps(setting: &dyn KeepingSetting, promise: Promise) {
+pub(crate) async fn keeps(setting: &dyn KeepingSetting, promise: TestedPromise) {
     match run_kept(setting, promise).await {
         Ok(verdict) => {
             let columns = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/transports");

@@ -242,3 +242,153 @@ fn a_full_answer_waits_for_the_dfs_that_may_know_of_more() {
     assert_eq!(found.len(), 3);
     assert!(limit.unwrap().contains("'results' allows 3"));
 }
+
+/// Sends a search of `from` to a DF that knows `df@far`. Returns the receiver of the one message that follows, and the limit
+/// that it names.
+fn search_as(
+    df: &mut Df,
+    from: &str,
+    requester: &Requester,
+    reply_with: &str,
+) -> (String, Option<String>) {
+    let search = search_of_depth(1)
+        .with_sender(aid(from))
+        .with_reply_with(reply_with);
+    let outcome = df.handle(&search, requester, now());
+    let [message] = outcome.messages.as_slice() else {
+        panic!("{:?}", told(&outcome.messages));
+    };
+    let limit = message.user_defined_value(crate::client::LIMIT_PARAMETER);
+    let limit = limit.and_then(|it| it.as_str()).map(str::to_owned);
+    (message.receivers[0].name.clone(), limit)
+}
+
+/// The limit that keeps a search in this DF.
+fn stopped(limit: &str, most: usize) -> Option<String> {
+    Some(format!(
+        "other DFs were not asked, because the platform's limit '{limit}' allows {most}"
+    ))
+}
+
+#[test]
+fn searches_that_wait_have_a_share_for_each_asker() {
+    let limits = DirectoryLimits::default();
+    let mut df = with_df_at_far();
+    let goes_on = |found: &(String, Option<String>)| *found == ("df@far".to_owned(), None);
+    let mallory = agent("mallory@factory");
+    let found: Vec<_> = (0..2000)
+        .map(|_| search_as(&mut df, "mallory@factory", &mallory, "rw"))
+        .collect();
+    let (asked, answered) = found.split_at(limits.searches_per_asker);
+    assert!(asked.iter().all(goes_on));
+    let told = stopped("searches_per_asker", limits.searches_per_asker);
+    let here = ("mallory@factory".to_owned(), told.clone());
+    assert!(answered.iter().all(|found| *found == here));
+    let asker = agent("asker@factory");
+    assert!(goes_on(&search_as(&mut df, "asker@factory", &asker, "rw")));
+
+    // Another platform chooses the names of its agents, so all of them have one share.
+    let mut foreign = |name: String| {
+        let requester = Requester::Foreign {
+            name: name.clone(),
+            may_register: false,
+        };
+        search_as(&mut df, &name, &requester, "rw")
+    };
+    let found: Vec<_> = (0..2000).map(|it| foreign(format!("m{it}@evil"))).collect();
+    let asked = found.iter().filter(|found| goes_on(found)).count();
+    assert_eq!(asked, limits.searches_per_asker);
+    assert_eq!(foreign("m@Evil".to_owned()).1, told);
+    assert!(goes_on(&foreign("m@other".to_owned())));
+
+    // The searches that waited have their answers, and make room.
+    let deadline = df.deadline().unwrap();
+    let answered = df.tick(deadline).messages.len();
+    assert_eq!(answered, 2 * limits.searches_per_asker + 2);
+    assert!(goes_on(&search_as(
+        &mut df,
+        "mallory@factory",
+        &mallory,
+        "rw"
+    )));
+}
+
+#[test]
+fn searches_that_wait_have_bounded_bytes_for_each_asker_and_in_all() {
+    let limits = DirectoryLimits {
+        searches_length_per_asker: 20_000,
+        searches_length: 50_000,
+        ..DirectoryLimits::default()
+    };
+    let mut df = Df::new(aid("df@factory"), limits.clone());
+    let _ = df.place(&offers("df@far", "fipa-df"), now()).unwrap();
+    let asker = agent("asker@factory");
+    let long = "x".repeat(2 << 20);
+    let (receiver, limit) = search_as(&mut df, "asker@factory", &asker, &long);
+    assert_eq!(receiver, "asker@factory");
+    let most = limits.subscription_length;
+    assert_eq!(limit, stopped("subscription_length", most));
+
+    let repeated = "x".repeat(6100);
+    let mut of_each = Vec::new();
+    let mut told = Vec::new();
+    for number in 0..5 {
+        let name = format!("a{number}@factory");
+        let requester = agent(&name);
+        let found = (0..10).map(|_| search_as(&mut df, &name, &requester, &repeated));
+        let (asked, answered): (Vec<_>, Vec<_>) =
+            found.partition(|(receiver, _)| receiver == "df@far");
+        of_each.push(asked.len());
+        told.extend(answered.into_iter().map(|(_, limit)| limit));
+    }
+    assert_eq!(of_each, [3, 3, 1, 0, 0]);
+    let own = stopped("searches_length_per_asker", 20_000);
+    let all = stopped("searches_length", 50_000);
+    let count = |limit: &Option<String>| told.iter().filter(|it| *it == limit).count();
+    assert_eq!((count(&own), count(&all)), (14, 29));
+}
+
+/// The entries that other DFs find count with the request.
+#[test]
+fn a_search_whose_result_takes_too_much_room_does_not_wait_for_more() {
+    let limits = DirectoryLimits {
+        searches_length_per_asker: 5000,
+        ..DirectoryLimits::default()
+    };
+    let mut df = Df::new(aid("df@factory"), limits);
+    for name in ["df@far", "df@near"] {
+        let _ = df.place(&offers(name, "fipa-df"), now()).unwrap();
+    }
+    let asker = agent("asker@factory");
+    let search = |df: &mut Df| df.handle(&search_of_depth(1), &asker, now()).messages;
+    let answer = |df: &mut Df, question: &AclMessage, length: usize| {
+        let entry = pinger_of("a@far", length).to_term().to_string();
+        let mut reply = question
+            .create_reply(Performative::Inform)
+            .with_content(format!(
+                "((result (action df (search)) (sequence {entry})))"
+            ));
+        reply.sender = Some(aid("df@far"));
+        df.handle(&reply, &agent("df@far"), now()).messages
+    };
+    let questions = search(&mut df);
+    assert_eq!(questions.len(), 2);
+    // The other DF is waited for.
+    assert!(answer(&mut df, &questions[0], 100).is_empty());
+    let deadline = df.deadline().unwrap();
+    assert_eq!(df.tick(deadline).messages.len(), 1);
+    let questions = search(&mut df);
+    let ended = answer(&mut df, &questions[0], 5000);
+    let [message] = ended.as_slice() else {
+        panic!("{:?}", told(&ended));
+    };
+    assert_eq!(message.receivers, [aid("asker@factory")]);
+    assert!(message.content_text().unwrap().contains("a@far"));
+    let limit = message.user_defined_value(crate::client::LIMIT_PARAMETER);
+    let limit = limit.and_then(|it| it.as_str());
+    let named = "more matches, but the platform's limit 'searches_length_per_asker' allows 5000";
+    assert_eq!(limit, Some(named));
+    assert_eq!(df.deadline(), None);
+    // Its room is free again.
+    assert_eq!(search(&mut df).len(), 2);
+}

@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
+use sealbus_bus::{Bus, BusConfig};
 use sealbus_control::Blob;
+use sealbus_control::authority::AuthorityRequest;
+use sealbus_control::correspondence::Correspondent;
 use sealbus_control::enrolment::EnrolmentRequest;
-use sealbus_control::node::MasterRequest;
+use sealbus_control::node::{MasterRequest, ONTOLOGY};
 use sealbus_control::statement::{Returning, Signed, Vouching};
 use sealbus_control::turns::Turns;
+use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_process::attachment::secret_text;
 use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{Credential, Fingerprint};
@@ -14,8 +18,9 @@ use sealbus_seal::{Credential, Fingerprint};
 use super::*;
 use crate::certify_vouched;
 use crate::certifying::certified;
+use crate::desk_shares::DeskShares;
 use crate::enrolment::enrol;
-use crate::system::hear;
+use crate::system::{hear, hear_ca};
 
 /// Has `node-1` join. Returns its credential.
 pub(super) async fn joined(desk: &DeskHandle) -> Credential {
@@ -247,12 +252,13 @@ async fn a_revoked_program_that_asks_without_end_takes_no_turns_from_its_node() 
         at: now(),
     };
     let voucher = Signed::sign(&vouching, &node).unwrap();
-    let turns = Turns::default();
+    let (turns, mut shares) = (Turns::default(), DeskShares::default());
     let turn = turns.take("node-1", 100).unwrap();
     // The Master has heard the node.
     turn.is_members();
     for _ in 0..1000 {
-        let asked = certified(&desk, &turn, "node-1".to_owned(), voucher.clone());
+        let share = shares.of("node-1");
+        let asked = certified(&desk, &turn, share, "node-1".to_owned(), voucher.clone());
         let fault = asked.await.unwrap_err();
         assert_eq!(fault.code, FaultCode::NotPermitted, "{fault}");
     }
@@ -261,4 +267,50 @@ async fn a_revoked_program_that_asks_without_end_takes_no_turns_from_its_node() 
     let counting = desk.run(move |desk, _| Ok(desk.ca.events().next() - first));
     let events = counting.await.unwrap();
     assert!((1..10).contains(&events), "{events} events");
+}
+
+#[tokio::test]
+async fn a_node_that_asks_the_ca_without_end_is_before_others_with_its_share_alone() {
+    const ASKED: usize = 512;
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let node = joined(&desk).await;
+    let vouching = Vouching {
+        process: "no process".to_owned(),
+        subject: Subject::Process,
+        request: request(),
+        held: None,
+        at: now(),
+    };
+    let voucher = Signed::sign(&vouching, &node).unwrap();
+    let certify = serde_json::to_string(&AuthorityRequest::Certify { voucher }).unwrap();
+    let platform = PlatformName::new("factory").unwrap();
+    let bus = Bus::new(BusConfig::new(platform), tokio::runtime::Handle::current());
+    let attach = |name: &str| bus.attach(name, None, None).unwrap();
+    let (ca, mut requests) = attach("ca@factory");
+    let (flooder, mut of_flooder) = attach("node-1@factory");
+    let (other, mut of_other) = attach("node-2@factory");
+    let mut received = Vec::new();
+    for sender in std::iter::repeat_n(&flooder, ASKED).chain([&other]) {
+        let request = AclMessage::new(Performative::Request)
+            .with_receiver(Aid::new("ca@factory").unwrap())
+            .with_ontology(ONTOLOGY)
+            .with_reply_with("asked")
+            .with_content(certify.clone());
+        sender.send(request).await.unwrap();
+        received.push(requests.recv().await.unwrap());
+    }
+    let (turns, mut shares) = (Turns::default(), DeskShares::default());
+    // The Master has heard the node.
+    turns.take("node-1", 100).unwrap().is_members();
+    let ca = Correspondent::new(Arc::new(ca));
+    for received in received {
+        hear_ca(received, &ca, &desk, &turns, &mut shares);
+    }
+    of_other.recv().await.unwrap();
+    let answered = std::iter::from_fn(|| of_flooder.try_recv()).count();
+    // A few more may be answered before this task has its turn.
+    assert!(answered < ASKED / 2, "{answered}");
+    for _ in answered..ASKED {
+        of_flooder.recv().await.unwrap();
+    }
 }

@@ -1,6 +1,6 @@
 //! Reports of a node that come together.
 
-use sealbus_control::AgentState;
+use sealbus_control::PlacedState;
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::node::{MOST_REPORTS, MasterAnswer, MasterRequest};
 
@@ -64,8 +64,8 @@ async fn an_agent_that_reports_without_end_fills_no_memory_while_the_disk_is_ful
     for number in 0..3 * HELD {
         let process = process.clone();
         let state = match number % 2 {
-            0 => AgentState::Active,
-            _ => AgentState::Suspended,
+            0 => PlacedState::Active,
+            _ => PlacedState::Suspended,
         };
         let report = AgentReport::State { state };
         let reported = desk.run(move |desk, now| {
@@ -83,5 +83,5 @@ async fn an_agent_that_reports_without_end_fills_no_memory_while_the_disk_is_ful
         }
     }
     assert!(changes.len() <= HELD, "{} changes", changes.len());
-    assert_eq!(changes.last(), Some(&Some(AgentState::Suspended)));
+    assert_eq!(changes.last(), Some(&Some(PlacedState::Suspended)));
 }

@@ -6,7 +6,7 @@ use sealbus_control::authority::CertificatePage;
 use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest};
 use sealbus_control::node::RunningProcess;
 use sealbus_control::statement::{Returning, Signed};
-use sealbus_control::{AgentState, Blob};
+use sealbus_control::{Blob, PlacedState};
 use sealbus_process::attachment::secret_text;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::token::{Purpose, Token};
@@ -27,7 +27,7 @@ fn restored(root: &RootAuthority, agents: &[&str]) -> DeskHandle {
     let mut parts = parts_under(root);
     let rows = [(RESTORED_ROW, b"1".as_slice())];
     let draw = Box::new(|| Ok("00000000000000000000000000000001".to_owned()));
-    parts.state = MasterState::load(rows, now(), Patience::default(), draw, now()).unwrap();
+    parts.state = MasterState::load(rows, now(), TimeLimits::default(), draw, now()).unwrap();
     let (_, process) = parts
         .state
         .join(Some("node-1"), description(), now())
@@ -44,7 +44,7 @@ fn restored(root: &RootAuthority, agents: &[&str]) -> DeskHandle {
         address: None,
         channels: false,
         agents: agents
-            .map(|agent| ((*agent).to_owned(), AgentState::Active))
+            .map(|agent| ((*agent).to_owned(), PlacedState::Active))
             .collect(),
     }];
     let registered = parts
@@ -264,7 +264,13 @@ async fn what_the_backup_does_not_know_is_revoked_by_its_name_and_by_its_serial_
     });
     certifying.await.unwrap();
     let serial = callers[1].certificate().unwrap().serial().to_string();
-    for (what, known) in [("node-9", 0), ("clerk", 1), (serial.as_str(), 0)] {
+    let process = "spiffe://factory/node/node-9/process/09090909090909090909090909090909";
+    for (what, known) in [
+        ("node-9", 0),
+        ("clerk", 1),
+        (serial.as_str(), 0),
+        (process, 0),
+    ] {
         let order = what.to_owned();
         let revoking = desk.order(move |desk, now| desk.revoke_by_hand(&order, "stolen", now));
         assert_eq!(revoking.await.unwrap().len(), known, "{what}");

@@ -1,8 +1,9 @@
 //! Revocations that name something else too, or do not fit.
 
 use sealbus_seal::denylist::{Denial, DenyList, MOST_ENTRIES, Reason};
-use sealbus_seal::{Fingerprint, Serial};
+use sealbus_seal::{Fingerprint, ProcessId, Serial};
 
+use super::nodes::joined;
 use super::*;
 use crate::masters::note_each;
 
@@ -107,4 +108,76 @@ async fn a_certificate_of_a_revoked_ca_that_could_not_be_denied_is_denied_once_t
     desk.run(make_room).await.unwrap();
     note_each(&desk, present(), &mut noted).await;
     assert!(is_denied().await);
+}
+
+#[tokio::test]
+async fn a_process_is_revoked_by_its_identity_and_barred_with_its_agents() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let process = expect(&desk, "guest").await.unwrap();
+    let found = desk.run(move |desk, now| {
+        let time = timestamp(now);
+        let id: ProcessId = process.parse().unwrap();
+        let identity = Identity::process(&desk.name, "node-1", id).unwrap();
+        let named = identity.to_string();
+        for identity in [identity, desk.agent("guest")?] {
+            let (here, life) = ([127, 0, 0, 1].into(), Duration::from_secs(3600));
+            let request = KeyPair::generate().unwrap().signing_request().unwrap();
+            desk.ca
+                .certify_own(identity, here, Some(&process), &request, life, time)?;
+        }
+        let may_go_on = |desk: &Desk| {
+            let guest = Subject::Agent {
+                name: "guest".to_owned(),
+            };
+            [Subject::Process, guest]
+                .map(|it| check_process(&desk.state, "node-1", &process, &it).is_ok())
+        };
+        let before = may_go_on(desk);
+        let revoked = desk.revoke_by_hand(&named, "stolen", now)?;
+        // The answer to the first order was lost.
+        desk.revoke_by_hand(&named, "stolen", now)?;
+        Ok((before, revoked.len(), may_go_on(desk)))
+    });
+    assert_eq!(found.await.unwrap(), ([true; 2], 2, [false; 2]));
+}
+
+#[tokio::test]
+async fn a_nodes_own_process_is_not_revoked_without_its_node() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    joined(&desk).await;
+    let guest = expect(&desk, "guest").await.unwrap();
+    let checked = desk.run(move |desk, _| {
+        let named = |id: &str| format!("spiffe://factory/node/node-1/process/{id}");
+        let own = named(&desk.state.nodes()["node-1"].process);
+        desk.check_revocable(&named(&guest))?;
+        desk.check_revocable("node-1")?;
+        desk.check_revocable("guest")?;
+        let fault = desk.check_revocable(&own).unwrap_err();
+        Ok((fault.code, fault.advice))
+    });
+    let (code, advice) = checked.await.unwrap();
+    assert_eq!(code, FaultCode::NotPermitted);
+    assert!(advice.unwrap().contains("sealbus ca revoke node-1"));
+}
+
+#[tokio::test]
+async fn a_process_that_another_ca_revoked_is_denied_known_or_not() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(MemoryStore::new()));
+    let known = expect(&desk, "guest").await.unwrap();
+    let found = desk.run(move |desk, now| {
+        let named = |id: ProcessId| Identity::process(&desk.name, "node-1", id).unwrap();
+        let placed = named(known.parse().unwrap());
+        let unknown = named(ProcessId::from_bytes([9; 16]));
+        for process in [&placed, &unknown] {
+            let revoked = Unstored::Revoked {
+                what: process.to_string(),
+                said: "stolen".to_owned(),
+                at: timestamp(now),
+            };
+            desk.take_in(revoked, now)?;
+        }
+        let denied = [&placed, &unknown].map(|process| desk.ca.is_denied(process));
+        Ok((denied, desk.state.is_barred(&known, "guest")))
+    });
+    assert_eq!(found.await.unwrap(), ([true; 2], true));
 }

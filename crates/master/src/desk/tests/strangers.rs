@@ -7,6 +7,7 @@ use sealbus_control::turns::Turns;
 use super::nodes::joined;
 use super::*;
 use crate::certifying::certified;
+use crate::desk_shares::DeskShares;
 
 /// A stranger's bytes cost the stranger nothing, but a check of signatures costs the Master. So nobody checks the
 /// signatures of a stranger, neither on its certificates nor on its statements.
@@ -39,7 +40,8 @@ async fn the_signatures_of_a_stranger_are_not_looked_at() {
         ("stranger", "is not a node"),
     ] {
         let turn = Turns::default().take(from, 1).unwrap();
-        let fault = certified(&desk, &turn, from.to_owned(), wrong.clone())
+        let share = DeskShares::default().of(from);
+        let fault = certified(&desk, &turn, share, from.to_owned(), wrong.clone())
             .await
             .unwrap_err();
         assert!(fault.message.contains(text), "{fault}");

@@ -35,7 +35,7 @@ fn a_move_ends_on_the_other_node_and_revokes_the_old_certificates() {
     // The former process stays for a while, to redirect others that still write to it.
     master.tick(5);
     assert!(!revoked(&mut master).contains(&source.id));
-    let leaving = Patience::default().leaving.as_millis() as u64;
+    let leaving = TimeLimits::default().leaving.as_millis() as u64;
     pass(&mut master, 5..=4 + leaving, &["node-1", "node-2"]);
     assert!(revoked(&mut master).contains(&source.id));
     assert!(master.process(&source.id).is_none());
@@ -157,7 +157,7 @@ fn an_agent_that_is_killed_while_it_moves_ends_in_order_in_one_process() {
     let (mut master, source, target) = moving();
     live(&mut master, "a", 5);
     master.exited(&target.id, &Exit::Code { code: 0 }, 6);
-    let leaving = Patience::default().leaving.as_millis() as u64;
+    let leaving = TimeLimits::default().leaving.as_millis() as u64;
     pass(&mut master, 6..=5 + leaving, &["node-1", "node-2"]);
     let expected = [("stop", source.id.clone())];
     assert_eq!(thawed_and_stopped(&mut master), expected);
@@ -449,13 +449,13 @@ fn a_move_that_ended_while_the_master_changed_is_not_undone() {
         pid: Some(4711),
         address: Some(address),
         channels: false,
-        agents: vec![("a".to_owned(), AgentState::Active)],
+        agents: vec![("a".to_owned(), PlacedState::Active)],
     }];
     let at = contact(&next, &target.node);
     next.register(&target.node, description(), at, None, &running, 7)
         .unwrap();
     let active = AgentReport::State {
-        state: AgentState::Active,
+        state: PlacedState::Active,
     };
     next.reported(&target.id, "a", active, 8);
     let (name, group) = next.group_of("a").unwrap();

@@ -20,7 +20,7 @@ fn running(process: &str, agent: &str) -> RunningProcess {
         pid: Some(4711),
         address: Some(([127, 0, 0, 1], 1000).into()),
         channels: false,
-        agents: vec![(agent.to_owned(), AgentState::Active)],
+        agents: vec![(agent.to_owned(), PlacedState::Active)],
     }
 }
 
@@ -75,7 +75,7 @@ fn what_runs_on_after_a_restore_is_adopted_and_nothing_is_placed_twice() {
     assert_eq!(stopped(&mut master), ["f"]);
     assert_eq!(process_of(&master, "a").id, known.id);
     assert_eq!(process_of(&master, "b").id, "e");
-    assert_eq!(master.life("b"), Some(AgentState::Active));
+    assert_eq!(master.life("b"), Some(PlacedState::Active));
     assert_ne!(process_of(&master, "c").id, "f");
     // The next start is an ordinary one, but for nodes that were away until then.
     keep(&mut master, &mut rows, 22_000);

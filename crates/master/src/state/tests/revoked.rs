@@ -3,6 +3,7 @@
 use super::*;
 use crate::vouching::check_process;
 use sealbus_control::Subject;
+use sealbus_manifest::GATEWAY_VARIABLE;
 
 fn agent(name: &str) -> Subject {
     Subject::Agent {
@@ -29,6 +30,112 @@ fn twins() -> AgentEntry {
         agents: ProcessAgents::Named(vec!["a".to_owned(), "b".to_owned()]),
         ..entry("twins")
     }
+}
+
+/// A gateway with its own agent and two callers.
+fn door() -> AgentEntry {
+    let agents = ["a2a", "auditor", "buyer"].map(str::to_owned);
+    AgentEntry {
+        agents: ProcessAgents::Named(agents.into()),
+        environment: BTreeMap::from([(GATEWAY_VARIABLE.to_owned(), "{}".to_owned())]),
+        ..entry("a2a")
+    }
+}
+
+/// Lets the process of a gateway crash, and time pass until the next one. Only these agents come to life in it.
+fn crash(master: &mut MasterState, agents: &[&str], now: UnixMillis) -> Process {
+    let former = process_of(master, "a2a");
+    master.exited(&former.id, &Exit::Signal { signal: 9 }, now);
+    let again = master.group_of("a2a").unwrap().1.start_at.unwrap();
+    pass(master, now..=again, &["node-1"]);
+    for agent in agents {
+        live(master, agent, now);
+    }
+    let next = process_of(master, "a2a");
+    assert_ne!(next.id, former.id);
+    next
+}
+
+#[test]
+fn a_gateway_that_crashes_is_restarted_without_a_caller_that_was_revoked() {
+    let (mut master, mut rows) = (with_nodes(1), BTreeMap::new());
+    master.start(&[door()], 0).unwrap();
+    for agent in ["a2a", "auditor", "buyer"] {
+        live(&mut master, agent, 1);
+    }
+    let first = process_of(&master, "a2a");
+    master.bar_everywhere("auditor");
+    let left = AgentReport::Failed {
+        error: "revoked".to_owned(),
+    };
+    master.reported(&first.id, "auditor", left, 2);
+    let no = Err(FaultCode::NotPermitted);
+    assert_eq!(may(&master, &first, &agent("auditor")), no);
+    for now in [10, 600] {
+        let next = crash(&mut master, &["a2a", "buyer"], now);
+        assert_eq!(may(&master, &next, &agent("auditor")), no);
+        for subject in [agent("a2a"), agent("buyer"), Subject::Process] {
+            assert_eq!(may(&master, &next, &subject), Ok(()));
+        }
+        // Nobody waits for it.
+        assert!(next.is_settled());
+        let place = master.directory().locate("auditor");
+        assert_eq!(place, AgentLocation::Unknown);
+    }
+    // The next Master knows.
+    keep(&mut master, &mut rows, 4000);
+    let mut master = load(&rows);
+    let second = process_of(&master, "a2a");
+    assert_eq!(may(&master, &second, &agent("auditor")), no);
+    master.exited(&second.id, &Exit::Signal { signal: 9 }, 5000);
+    let note = master.group_of("a2a").unwrap().1.note.clone().unwrap();
+    assert!(!note.contains(bars::REVOKED), "{note}");
+    // An operator that starts the gateway trusts the caller again.
+    master.start_again("a2a", 6000).unwrap();
+    keep(&mut master, &mut rows, 6000);
+    assert!(rows.keys().all(|key| !key.starts_with(BAR_ROW)));
+}
+
+#[test]
+fn a_gateway_that_waits_for_its_restart_goes_on_without_a_caller_and_not_without_itself() {
+    let mut master = with_nodes(1);
+    master.start(&[door()], 0).unwrap();
+    let first = live(&mut master, "a2a", 1);
+    master.exited(&first.id, &Exit::Signal { signal: 9 }, 2);
+    master.bar_everywhere("auditor");
+    master.tick(master.group_of("a2a").unwrap().1.start_at.unwrap());
+    let second = live(&mut master, "a2a", 1000);
+    let no = Err(FaultCode::NotPermitted);
+    assert_eq!(may(&master, &second, &agent("auditor")), no);
+    master.bar_everywhere("a2a");
+    master.exited(&second.id, &Exit::Signal { signal: 9 }, 2000);
+    let group = master.group_of("a2a").unwrap().1;
+    assert!(group.process.is_none() && group.start_at.is_none());
+    assert_eq!(group.note.as_deref(), Some(bars::REVOKED));
+}
+
+#[test]
+fn a_gateway_moves_without_a_caller_that_was_revoked() {
+    let mut master = with_nodes(2);
+    master.start(&[door()], 0).unwrap();
+    for agent in ["a2a", "auditor", "buyer"] {
+        live(&mut master, agent, 1);
+    }
+    let source = process_of(&master, "a2a");
+    master.bar_everywhere("auditor");
+    let group = master.move_agent("a2a", other(&source.node), 2).unwrap();
+    let about = About::Freeze {
+        group,
+        process: source.id.clone(),
+    };
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 3);
+    for agent in ["a2a", "buyer"] {
+        live(&mut master, agent, 4);
+    }
+    assert!(master.group_of("a2a").unwrap().1.moving.is_none());
+    let target = process_of(&master, "a2a");
+    let no = Err(FaultCode::NotPermitted);
+    assert_eq!(may(&master, &target, &agent("auditor")), no);
 }
 
 #[test]
@@ -174,7 +281,7 @@ fn reports_of_many_agents_write_their_group_now_and_then() {
     master.take_rows(0);
     let mut written = 0;
     let active = AgentReport::State {
-        state: AgentState::Active,
+        state: PlacedState::Active,
     };
     for name in &names {
         master.reported(&process.id, name, active.clone(), 10);
@@ -208,5 +315,5 @@ fn the_end_of_one_agent_among_many_is_known_to_the_next_master() {
     keep(&mut master, &mut rows, 2010);
     let next = load(&rows);
     assert_eq!(next.life("a-0"), None);
-    assert_eq!(next.life("a-1"), Some(AgentState::Active));
+    assert_eq!(next.life("a-1"), Some(PlacedState::Active));
 }

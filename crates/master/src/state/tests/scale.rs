@@ -260,7 +260,7 @@ impl Platform {
             }
             for agent in agents {
                 let report = AgentReport::State {
-                    state: AgentState::Active,
+                    state: PlacedState::Active,
                 };
                 self.job(|master, now| master.reported(&process, &agent, report, now));
             }
@@ -319,7 +319,7 @@ impl Platform {
                 pid: process.pid,
                 address: process.address,
                 channels: process.channels,
-                agents: agents.map(|agent| (agent, AgentState::Active)).collect(),
+                agents: agents.map(|agent| (agent, PlacedState::Active)).collect(),
             };
             running.entry(process.node.clone()).or_default().push(found);
         }

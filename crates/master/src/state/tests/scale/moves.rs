@@ -77,7 +77,7 @@ impl Platform {
             self.beat();
         }
         // The former processes stay for a while.
-        let leaving = 2 + Patience::default().leaving.as_secs();
+        let leaving = 2 + TimeLimits::default().leaving.as_secs();
         for _ in 0..leaving {
             self.carry_out();
             self.beat();
