@@ -17,7 +17,13 @@ fuzz_target!(|bytes: &[u8]| {
             (entries, damage.expect("memory can be read"))
         };
         let (found, damage) = entries(bytes);
-        assert!(found.iter().map(|(_, content)| content.len()).sum::<usize>() <= bytes.len());
+        assert!(
+            found
+                .iter()
+                .map(|(_, content)| content.len())
+                .sum::<usize>()
+                <= bytes.len()
+        );
         if let Some((offset, _)) = damage {
             assert!(offset <= bytes.len() as u64);
             let (before, _) = entries(&bytes[..offset as usize]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use sealbus_ca::CaService;
-use sealbus_master::state::{DrawName, MasterState, Patience};
+use sealbus_master::state::{DrawName, MasterState, TimeLimits};
 use sealbus_seal::{PlatformName, RootAuthority, Timestamp, Trust, Validity};
 use sealbus_store::Row;
 
@@ -41,7 +41,7 @@ fn with(mut rows: Rows, changes: Vec<Row>) -> Rows {
 fn master(rows: &Rows) -> Option<MasterState> {
     let draw_name: DrawName = Box::new(|| Ok("0".repeat(32)));
     let now = NOW.as_unix_seconds() * 1000;
-    MasterState::load(view(rows), 1, Patience::default(), draw_name, now).ok()
+    MasterState::load(view(rows), 1, TimeLimits::default(), draw_name, now).ok()
 }
 
 fn ca(rows: &Rows) -> Option<CaService> {

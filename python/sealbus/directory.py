@@ -135,8 +135,9 @@ class Subscription(Generic[_Entry]):
     """A subscription to a directory, from :meth:`Df.subscribe` or :meth:`Ams.subscribe`: an asynchronous iterator over its
     news.
 
-    News are entries that came or changed, and entries that went, which have only a name. News wait in the agent's mailbox; an
-    agent that takes them in a hook recognises them by :attr:`filter`.
+    News are entries that came or changed, and entries that went, which have only a name. News wait in the agent's mailbox. From
+    the first :meth:`next` on, only this object takes them. An agent that never calls it, and takes the news in a hook, recognises
+    them by :attr:`filter`.
 
     It ends with :meth:`cancel`, at the end of ``async with``, and when nothing refers to it any more, for example after a loop
     over it.
@@ -151,6 +152,8 @@ class Subscription(Generic[_Entry]):
         # JADE's directories neither agree to a subscription nor answer its end.
         self._answers: bool | None = None
         self._is_over = False
+        # Ends the reservation of the news, which the first look makes.
+        self._give_back: Callable[[], None] | None = None
         self.filter = Filter(conversation_id=str(request.conversation_id))
         """Takes the news of this subscription."""
 
@@ -175,7 +178,16 @@ class Subscription(Generic[_Entry]):
 
     def _abandon(self) -> None:
         if self._life.has_mailbox and not self._life.is_stopping:
-            self._life.tasks.create(self._end(), "ignore")
+            # A task that is cancelled before it begins does not get to the end of `cancel`.
+            self._life.tasks.create(self._end(), "ignore").add_done_callback(self._release)
+        else:
+            self._release()
+
+    def _release(self, *_: object) -> None:
+        """Lets others take the news."""
+        if self._give_back is not None:
+            self._give_back()
+            self._give_back = None
 
     async def _end(self) -> None:
         # A directory that cannot be reached sends no news either.
@@ -184,6 +196,9 @@ class Subscription(Generic[_Entry]):
 
     async def next(self, *, timeout: float | None = None) -> list[_Entry]:
         """Waits for the next news."""
+        if self._give_back is None and not self._is_over:
+            # Between two looks the caller may wait for something else, and the agent's hooks go on.
+            self._give_back = self._life.mailbox.reserve(self.filter)
         while True:
             news: Message = await self._life.mailbox.receive(self.filter, timeout)
             lost = news.undelivered
@@ -198,19 +213,22 @@ class Subscription(Generic[_Entry]):
     async def cancel(self) -> None:
         """Ends the subscription, and drops unread news."""
         self._is_over = True
-        await self._life.settle()
-        self._drop()
-        cancel = _sealbus.df_cancel(self._request)
-        if self._answers is False:
-            await self._life.agent.send(cancel)
-            return
         try:
-            answer = await consult(self._life, cancel, ANSWER_TIME)
-        except RequestTimeout:
-            # Some directories stop without an answer.
-            return
-        finally:
+            await self._life.settle()
             self._drop()
+            cancel = _sealbus.df_cancel(self._request)
+            if self._answers is False:
+                await self._life.agent.send(cancel)
+                return
+            try:
+                answer = await consult(self._life, cancel, ANSWER_TIME)
+            except RequestTimeout:
+                # Some directories stop without an answer.
+                return
+            finally:
+                self._drop()
+        finally:
+            self._release()
         _sealbus.directory_done(answer)
 
     def _note(self, news: Message) -> None:

@@ -59,8 +59,8 @@ def _filter() -> str:
     for level, name in ((5, "trace"), (10, "debug"), (20, "info"), (30, "warn")):
         if wanted <= level:
             # Other libraries log much below warnings.
-            return f"warn,lapin=off,sealbus={name}"
-    return "error,lapin=off"
+            return _sealbus.quiet_log(f"warn,sealbus={name}")
+    return _sealbus.quiet_log("error")
 
 
 def _name(target: str) -> str:

@@ -57,6 +57,7 @@ class Mailbox:
     def __init__(self, life: Life) -> None:
         self._life = life
         self._handle = life.handle
+        # The tasks that wait for messages, and the readers for which messages are reserved.
         self._waiters: list[_Waiter] = []
         # The owners of conversations. The messages of a conversation go only to its owner.
         self._owners: set[Wakes] = set()
@@ -66,6 +67,7 @@ class Mailbox:
         """Waits for the next message that `filter` takes."""
         if self._life.turn <= 0:
             await self._life.pause()
+        self._life.turn -= 1
         self._life.check_not_stopping()
         waiter = _Waiter(filter)
         self._waiters.append(waiter)
@@ -158,8 +160,15 @@ class Mailbox:
             return self._handle.try_receive(None)
         return self._handle.try_receive_except([*filters, *(waiter.filter for waiter in self._waiters)])
 
+    def reserve(self, filter: Filter) -> Callable[[], None]:
+        """Leaves the messages that `filter` takes to a reader that also does other work, and asks for them by this filter.
+        Returns the function that ends this."""
+        reader = _Waiter(filter)
+        self._waiters.append(reader)
+        return lambda: self._waiters.remove(reader)
+
     def is_awaited(self) -> bool:
-        """Whether a reader waits for a message of this agent."""
+        """Whether a reader waits for a message of this agent, or has reserved some."""
         return bool(self._waiters)
 
     def _look_for(self, waiter: _Waiter) -> Message | None:
@@ -228,7 +237,8 @@ class Mailbox:
     def hear(self) -> None:
         """Wakes the waiters whose messages have arrived."""
         for waiter in [*self._waiters]:
-            if self._handle.has_mail(waiter.filter):
+            # A reader that only has messages reserved does not wait.
+            if waiter.future is not None and self._handle.has_mail(waiter.filter):
                 waiter.wake()
 
     def wake(self) -> None:

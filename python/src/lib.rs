@@ -66,7 +66,7 @@ mod _sealbus {
     #[pymodule_export]
     use crate::json::{PyObjectReader, json_text, read_json};
     #[pymodule_export]
-    use crate::log::{forward_log, take_log, tell_of_log};
+    use crate::log::{forward_log, quiet_log, take_log, tell_of_log};
     #[pymodule_export]
     use crate::management::{PyAmsAgentDescription, PyDfAgentDescription, PyServiceDescription};
     #[pymodule_export]

@@ -117,6 +117,12 @@ pub(crate) fn forward_log(filter: &str) -> PyResult<bool> {
     Ok(subscriber.try_init().is_ok())
 }
 
+/// This filter, which also leaves out what the libraries of brokers write to the log.
+#[pyfunction]
+pub(crate) fn quiet_log(filter: &str) -> String {
+    sealbus_process::quiet_log(filter)
+}
+
 /// Wakes this pump whenever there are records. With None, in the child after a fork, no earlier pump is woken any more.
 #[pyfunction]
 #[pyo3(signature = (pump))]

@@ -340,7 +340,8 @@ impl FrameInbox {
                         ),
                     });
                 }
-                self.link.proved(process, author, verified.clone());
+                let noted = verified.clone();
+                self.link.proved(process, author, noted, trust, now);
                 Some(verified)
             }
             None => self.link.proof_of(process, author),

@@ -24,6 +24,9 @@ pub trait BrokerKind: Send + Sync {
     /// Its name in texts for people.
     fn title(&self) -> &'static str;
 
+    /// The targets in the log of the libraries that speak to it. The platform itself reports what they write there.
+    fn quiet(&self) -> &'static [&'static str];
+
     /// The shortest section that is complete.
     fn example(&self) -> &'static str;
 

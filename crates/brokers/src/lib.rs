@@ -64,7 +64,7 @@ pub use config::{
 pub use endpoint::{BrokerEndpoint, EndpointError, LinkReport};
 pub use envelope::{BrokerDelivery, BrokerEnvelope, Kind, Queue, Receiver};
 pub use kind::{BrokerKind, BrokerSection, BrokerSettings, NamedBroker, UnreadableFile};
-pub use kinds::{BROKER_KINDS, broker_kind};
+pub use kinds::{BROKER_KINDS, broker_kind, quiet_log, transports};
 pub use lasting_port::lasting_address;
 pub use site::{BROKER, Program, RunningBroker, Site};
 pub use stamp::OrderStamp;

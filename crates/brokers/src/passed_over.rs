@@ -1,14 +1,15 @@
 //! Numbers that were passed over and may still come. No I/O.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+
+use sealbus_journal::Spans;
 
 /// A set of numbers, kept as ranges, because most passed-over numbers are adjacent. The set has a limited size and
 /// drops its smallest numbers.
 #[derive(Debug)]
 pub(crate) struct PassedOver {
-    /// The end of each range, by its beginning. Ranges do not touch.
-    ranges: BTreeMap<u64, u64>,
+    numbers: Spans,
+    /// How many they are.
     count: u64,
     limit: u64,
 }
@@ -17,7 +18,7 @@ impl PassedOver {
     /// Holds no more than `limit` numbers.
     pub(crate) fn new(limit: u64) -> Self {
         Self {
-            ranges: BTreeMap::new(),
+            numbers: Spans::default(),
             count: 0,
             limit,
         }
@@ -29,41 +30,29 @@ impl PassedOver {
             return;
         }
         self.count += numbers.end - numbers.start;
-        self.ranges.insert(numbers.start, numbers.end);
-        while self.count > self.limit
-            && let Some((start, end)) = self.ranges.pop_first()
-        {
+        self.numbers.add(numbers.start, numbers.end);
+        while self.count > self.limit {
+            let Some((start, end)) = self.numbers.iter().next() else {
+                return;
+            };
             let dropped = (self.count - self.limit).min(end - start);
+            self.numbers.remove_stretch(start, start + dropped);
             self.count -= dropped;
-            if start + dropped < end {
-                self.ranges.insert(start + dropped, end);
-            }
         }
     }
 
     pub(crate) fn contains(&self, number: u64) -> bool {
-        let range = self.ranges.range(..=number).next_back();
-        range.is_some_and(|(_, end)| number < *end)
+        self.numbers.contains(number)
     }
 
     /// Takes a number out. Returns whether it was there.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
-        let range = self.ranges.range(..=number).next_back();
-        let Some((start, end)) = range.map(|(start, end)| (*start, *end)) else {
-            return false;
-        };
-        if number >= end {
-            return false;
+        let was_there = self.numbers.contains(number);
+        if was_there {
+            self.numbers.remove(number);
+            self.count -= 1;
         }
-        self.ranges.remove(&start);
-        if start < number {
-            self.ranges.insert(start, number);
-        }
-        if number + 1 < end {
-            self.ranges.insert(number + 1, end);
-        }
-        self.count -= 1;
-        true
+        was_there
     }
 }
 
@@ -94,7 +83,7 @@ mod tests {
                 prop_assert_eq!(passed_over.contains(number), set.contains(&number));
                 prop_assert_eq!(passed_over.remove(number), set.remove(&number));
                 prop_assert_eq!(passed_over.count, set.len() as u64);
-                let held: Vec<_> = passed_over.ranges.iter().flat_map(|(start, end)| *start..*end).collect();
+                let held: Vec<_> = passed_over.numbers.iter().flat_map(|(start, end)| start..end).collect();
                 prop_assert_eq!(held, set.iter().copied().collect::<Vec<_>>());
             }
         }

@@ -12,7 +12,7 @@ use sealbus_bus::{
     FrameSender, Gate, LocalAgent, LostFrame, OutgoingFrame, ProcessDestination, RefusalReason,
     Rejected, UndeliverableReason,
 };
-use sealbus_seal::{Credential, Identity, VerifiedIdentity};
+use sealbus_seal::{Credential, Identity, Timestamp, Trust, VerifiedIdentity};
 use tokio::time::sleep;
 
 use crate::authorship::Written;
@@ -30,6 +30,8 @@ pub(crate) const FRAME_HEAD: usize = 64 << 10;
 const NO_QUEUE: Duration = Duration::from_millis(500);
 /// How many other processes are remembered, with their agents and the ways to them.
 const PROCESSES: usize = 65_536;
+/// How many proved agents of one process are remembered before those with an ended certificate are forgotten.
+const AGENTS: usize = 1024;
 
 /// The note on a frame on its way.
 #[derive(Clone)]
@@ -44,8 +46,31 @@ pub(crate) enum Note {
     },
 }
 
-/// Agents of one process, by their names.
-type Authors = HashMap<Arc<str>, VerifiedIdentity>;
+/// Agents of one process that have proved to speak through it. The process may run for years, and have any number of agents
+/// one after another.
+#[derive(Default)]
+struct Authors {
+    by_name: HashMap<Arc<str>, VerifiedIdentity>,
+    /// The number of agents at which those that can prove nothing any more are forgotten.
+    limit: usize,
+}
+
+impl Authors {
+    /// Notes an agent. Each time that the number of agents has doubled, those that are refused at `now` are forgotten.
+    fn note(
+        &mut self,
+        author: Arc<str>,
+        verified: VerifiedIdentity,
+        trust: &Trust,
+        now: Timestamp,
+    ) {
+        if self.by_name.len() >= self.limit {
+            self.by_name.retain(|_, it| trust.check(it, now).is_ok());
+            self.limit = AGENTS.max(2 * self.by_name.len());
+        }
+        self.by_name.insert(author, verified);
+    }
+}
 
 /// The link of a process to the broker.
 pub(crate) struct ProcessLink {
@@ -57,7 +82,7 @@ pub(crate) struct ProcessLink {
     pub(crate) wire: Wire<Note>,
     credential: Mutex<Option<Arc<Credential>>>,
     proofs: Mutex<Proofs>,
-    /// Agents that have proved to speak through another process, by that process and their names.
+    /// Agents that have proved to speak through another process, by that process.
     authors: Mutex<HashMap<Arc<Identity>, Authors>>,
     ways: Mutex<HashMap<Arc<str>, Weak<Way>>>,
     /// The identities of the processes that were written to, by their numbers.
@@ -139,12 +164,14 @@ impl ProcessLink {
         }
     }
 
-    /// Notes that an agent of another process has proved to speak through it.
+    /// Notes that an agent of another process has proved at `now` to speak through it.
     pub(crate) fn proved(
         &self,
         process: &Arc<Identity>,
         author: &Arc<str>,
         verified: VerifiedIdentity,
+        trust: &Trust,
+        now: Timestamp,
     ) {
         let mut authors = self.authors.lock();
         if authors.len() >= PROCESSES && !authors.contains_key(process) {
@@ -152,12 +179,13 @@ impl ProcessLink {
             authors.clear();
         }
         let of_process = authors.entry(process.clone()).or_default();
-        of_process.insert(author.clone(), verified);
+        of_process.note(author.clone(), verified, trust, now);
     }
 
     /// The identity that an agent of another process has proved.
     pub(crate) fn proof_of(&self, process: &Identity, author: &str) -> Option<VerifiedIdentity> {
-        self.authors.lock().get(process)?.get(author).cloned()
+        let authors = self.authors.lock();
+        authors.get(process)?.by_name.get(author).cloned()
     }
 
     /// Notes that a process has forgotten the proofs of this process's agents.
@@ -391,77 +419,4 @@ impl ProcessDestination for Way {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-
-    use sealbus_bus::{Acknowledgement, BoxFuture, Bus, BusConfig};
-    use sealbus_seal::{PlatformName, ProcessId};
-    use tokio::runtime::Handle;
-
-    use super::*;
-    use crate::client::{BrokerFailure, Client, Receiving, Sending};
-    use crate::config::{BrokerConfig, BrokerSecurity, Login};
-
-    /// There is no broker.
-    struct Nowhere;
-
-    impl Client for Nowhere {
-        fn name(&self) -> &'static str {
-            "nowhere"
-        }
-
-        fn acknowledgement(&self) -> Option<Acknowledgement> {
-            None
-        }
-
-        fn identity_of(&self, _: &str) -> Option<Identity> {
-            None
-        }
-
-        fn open_sending<'a>(
-            &'a self,
-            _: &'a str,
-            _: &'a Owner,
-        ) -> BoxFuture<'a, Result<Box<dyn Sending>, BrokerFailure>> {
-            Box::pin(std::future::pending())
-        }
-
-        fn open_receiving<'a>(
-            &'a self,
-            _: &'a str,
-            _: &'a Owner,
-            _: u16,
-        ) -> BoxFuture<'a, Result<Box<dyn Receiving>, BrokerFailure>> {
-            Box::pin(std::future::pending())
-        }
-    }
-
-    #[tokio::test]
-    async fn processes_that_a_sender_claims_to_be_fill_no_memory() {
-        let platform = PlatformName::new("factory").unwrap();
-        let process = |number: usize| {
-            let number = ProcessId::from_bytes((number as u128).to_be_bytes());
-            Identity::process(&platform, "node-1", number).unwrap()
-        };
-        let bus = Bus::new(BusConfig::new(platform.clone()), Handle::current());
-        let security = BrokerSecurity::None(Login {
-            user: "agents".to_owned(),
-            password: "shared by all".to_owned(),
-        });
-        let broker = Broker {
-            config: BrokerConfig::new(platform.clone(), Vec::new(), security),
-            client: Arc::new(Nowhere),
-            bus: bus.downgrade(),
-            next_address: AtomicUsize::new(0),
-            runtime: Handle::current(),
-        };
-        let link = ProcessLink::new(process(0), None, Arc::new(broker), 1).unwrap();
-        let used = link.way(&process(1)).unwrap();
-        for number in 2..3 * PROCESSES {
-            assert!(link.way(&process(number)).is_some());
-        }
-        assert!(link.ways.lock().len() <= PROCESSES);
-        assert!(link.receivers.lock().len() <= PROCESSES);
-        assert!(Arc::ptr_eq(&used, &link.way(&process(1)).unwrap()));
-    }
-}
+mod tests;

@@ -95,6 +95,10 @@ impl Proofs {
                 let mut proof = Vec::new();
                 binding.encode(&mut proof);
                 let proof = Bytes::from(proof);
+                if agent.mailbox().closed().is_some() {
+                    // The agent has left, and nothing would forget what is noted of it.
+                    return Ok(Some(proof));
+                }
                 let made = Made {
                     leaf,
                     proof: proof.clone(),
@@ -136,7 +140,7 @@ impl Proofs {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
@@ -158,7 +162,8 @@ mod tests {
         Identity::process(platform, "node-1", ProcessId::from_bytes([byte; 16])).unwrap()
     }
 
-    fn certified(platform: &PlatformName, agent: &str) -> (Arc<Credential>, Trust) {
+    /// An agent with a certificate that is valid for a day, and the trust in it.
+    pub(crate) fn certified(platform: &PlatformName, agent: &str) -> (Arc<Credential>, Trust) {
         let now = Timestamp::from(SystemTime::now());
         let root = RootAuthority::create(platform, Validity::starting(now, DAY)).unwrap();
         let issuing = root
@@ -210,8 +215,12 @@ mod tests {
             assert!(proofs.with(order + 1, &b, &agent).unwrap().is_none());
             assert_eq!(told(&proofs), 1);
         }
+        // The agent leaves, and a frame of it goes out afterwards.
+        bus.detach("a@factory");
         proofs.forget_agent(agent.number());
-        assert_eq!(told(&proofs), 0);
+        assert!(proofs.with(6, &b, &agent).unwrap().is_some());
+        proofs.confirmed(6);
+        assert!(proofs.made.is_empty() && proofs.under_way.is_empty());
     }
 
     #[tokio::test]

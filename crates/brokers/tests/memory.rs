@@ -7,7 +7,7 @@ mod support;
 
 use sealbus_brokers::BrokerPromise;
 use sealbus_bus::BoxFuture;
-use sealbus_conformance::{Promise, Setting, Verdict, World};
+use sealbus_conformance::{Setting, TestedPromise, Verdict, World};
 use sealbus_seal::SecurityLevel;
 use support::memory::MemoryBroker;
 use support::processes::Processes;
@@ -17,7 +17,7 @@ struct Memory {
     broker: BrokerPromise,
     /// The seed of a hostile broker.
     seed: Option<u64>,
-    promise: Promise,
+    promise: TestedPromise,
 }
 
 impl Memory {
@@ -27,7 +27,7 @@ impl Memory {
             .map_or_else(MemoryBroker::quiet, MemoryBroker::hostile);
         match self.promise {
             // In its new process, an agent does not know which messages it took before, nor which came first.
-            Promise::Moving => broker.losing_nothing(),
+            TestedPromise::Moving => broker.losing_nothing(),
             _ => broker,
         }
     }
@@ -57,12 +57,14 @@ impl Setting for Memory {
         })
     }
 
-    fn lacks(&self, promise: Promise) -> Option<&'static str> {
+    fn lacks(&self, promise: TestedPromise) -> Option<&'static str> {
         match promise {
-            Promise::PushBack | Promise::PushBackAlone | Promise::FramesPushBack => {
-                Some("what is not taken waits at the broker")
-            }
-            Promise::ForgedSender | Promise::RevokedSender if !self.level.authenticates() => {
+            TestedPromise::PushBack
+            | TestedPromise::PushBackAlone
+            | TestedPromise::FramesPushBack => Some("what is not taken waits at the broker"),
+            TestedPromise::ForgedSender | TestedPromise::RevokedSender
+                if !self.level.authenticates() =>
+            {
                 Some("senders are not proved at this level")
             }
             _ => None,
@@ -101,7 +103,7 @@ macro_rules! suite {
                             level: SecurityLevel::$level,
                             broker: BrokerPromise::$broker,
                             seed,
-                            promise: Promise::$promise,
+                            promise: TestedPromise::$promise,
                         })
                         .await;
                     }
@@ -110,7 +112,7 @@ macro_rules! suite {
 
             #[test]
             fn every_promise_has_its_test() {
-                assert_eq!([$(Promise::$promise),*], Promise::ALL);
+                assert_eq!([$(TestedPromise::$promise),*], TestedPromise::ALL);
             }
         }
     };

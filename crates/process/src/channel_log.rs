@@ -7,17 +7,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_bus::{BoxFuture, NotKept, WeakBus, milliseconds};
+use sealbus_bus::{BoxFuture, NotKept, Provenance, RefusalReason, WeakBus, milliseconds};
 use sealbus_channels::frame::{Frame, Head, Stamp};
 use sealbus_channels::{
     ChannelHeader, ChannelLogs, ChannelPath, Channels, EventToKeep, LogCursor, LogPart, LogPlace,
-    LogReading, LogRetention, LoggedEvent, Moment, NotRead, Replay,
+    LogReading, LogRetention, LoggedEvent, Moment, NotRead, ReceivedEvent, Replay,
 };
 use sealbus_fipa::split_name;
 use sealbus_journal::Retention;
 use sealbus_proof::{Evidence, Hash};
 use sealbus_seal::{SecurityLevel, Trust};
 
+use super::judgement::revoked_since;
 use super::node_queue::{Keeper, NodeQueue};
 use sealbus_control::ask::Ask;
 use sealbus_control::attachment::ask::{ChannelLog, Nodes};
@@ -46,7 +47,7 @@ pub(super) struct NodeLogs {
 impl NodeLogs {
     /// Opens a way to the logs. Submitted events go on as long as the way is held.
     ///
-    /// `trust` proves the authors of events. `level` is the platform's.
+    /// `trust` proves the authors of events, and knows which of them were revoked. `level` is the platform's.
     pub(super) fn start(
         host: Arc<dyn Host>,
         bus: WeakBus,
@@ -168,6 +169,7 @@ impl ChannelLogs for NodeLogs {
                         .map_err(|error| NotRead::Refused(error.to_string()))?;
                     let events = piece.events.into_iter().map(|event| LoggedEvent {
                         number: event.number,
+                        kept: event.time.map(Moment::from_unix_ms),
                         frame: Bytes::from(event.frame.0),
                         again: event.again,
                         missed: event.missed,
@@ -210,6 +212,29 @@ impl ChannelLogs for NodeLogs {
         )
         .map(Some)
         .map_err(|error| error.to_string())
+    }
+
+    /// As for letters, events that an agent published before an operator revoked it are not handed out.
+    fn may_hand_out(&self, event: &ReceivedEvent, kept: Moment, reader: &str) -> bool {
+        let publisher = match event.provenance() {
+            Provenance::Carried(identity) => identity.as_ref(),
+            Provenance::Signed(evidence) => evidence.author().identity(),
+            _ => return true,
+        };
+        let Some(denial) = revoked_since(&self.trust, publisher, kept.unix_ms()) else {
+            return true;
+        };
+        if let Some(bus) = self.bus.upgrade() {
+            let message = event.message.message();
+            let name = message.sender().map_or("", |sender| sender.name());
+            let why = format!(
+                "{name} was revoked at {}, after it had published this event on {}: {}",
+                denial.at, event.header.channel, denial.reason
+            );
+            let proved = Some(publisher.to_string());
+            bus.refused(name, proved, Some(reader), RefusalReason::Revoked, why);
+        }
+        false
     }
 
     fn settle<'a>(

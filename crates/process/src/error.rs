@@ -2,6 +2,7 @@
 
 use std::io;
 
+use sealbus_brokers::transports;
 use sealbus_bus::AttachError;
 use sealbus_mesh::BindError;
 use sealbus_seal::SecurityLevel;
@@ -51,7 +52,10 @@ pub enum OpenError {
     #[error("this process cannot listen for others: {0}")]
     Bind(#[from] BindError),
     /// The platform asks for a level that it cannot reach. It is refused rather than weakened.
-    #[error("a platform in one process does not reach level {0}: use the mesh or RabbitMQ")]
+    #[error(
+        "a platform in one process does not reach level {0}: use {transports}",
+        transports = transports()
+    )]
     Level(SecurityLevel),
     /// The state of the moved agents could not be fetched.
     #[error("the agents that moved here could not be fetched: {0}")]

@@ -1,9 +1,9 @@
-//! Judges whether a waiting letter may still be delivered, by the rules and revocations in force. These may be newer
-//! than the letter.
+//! Judges whether a waiting letter or a kept event may still be delivered, by the rules and revocations in force. These may
+//! be newer than the letter or the event.
 
 use sealbus_bus::{ExplainedRefusal, Permit, Provenance, ReceivedMessage, RefusalReason, level_of};
 use sealbus_seal::denylist::{Denial, Reason};
-use sealbus_seal::{Identity, SecurityLevel};
+use sealbus_seal::{Identity, SecurityLevel, Trust};
 
 use super::Shared;
 use sealbus_control::UnixMillis;
@@ -32,7 +32,7 @@ impl Shared {
         };
         let sender = letter.message().sender().map(|it| it.name().to_owned());
         let sender = sender.unwrap_or_default();
-        let revoked = proved.and_then(|identity| self.revoked_since(identity, posted));
+        let revoked = proved.and_then(|identity| revoked_since(&self.trust, identity, posted));
         let wanted = level_of(&letter.message()).ok().flatten();
         let level = self.level.max(wanted.unwrap_or_default());
         let is_proved = level < SecurityLevel::Signed || letter.provenance().evidence().is_some();
@@ -106,15 +106,15 @@ impl Shared {
             _ => LetterRefusal::NotOpened,
         })
     }
+}
 
-    /// The operator's revocation, after `posted`, of the agent that sent a letter at that time.
-    fn revoked_since(&self, sender: &Identity, posted: UnixMillis) -> Option<Denial> {
-        let lists = self.trust.deny_lists();
-        lists
-            .iter()
-            .filter_map(|list| list.denied_identity(sender))
-            .find(|denial| {
-                denial.reason == Reason::ByOperator && posted / 1000 <= denial.at.as_unix_seconds()
-            })
-    }
+/// The operator's revocation of an agent, at `then` or later. Nobody knows since when another party has had the agent's key.
+pub(super) fn revoked_since(trust: &Trust, agent: &Identity, then: UnixMillis) -> Option<Denial> {
+    let lists = trust.deny_lists();
+    lists
+        .iter()
+        .filter_map(|list| list.denied_identity(agent))
+        .find(|denial| {
+            denial.reason == Reason::ByOperator && then / 1000 <= denial.at.as_unix_seconds()
+        })
 }

@@ -60,13 +60,14 @@ use tokio::task::JoinHandle;
 use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::{Host, Membership};
 use sealbus_control::traffic::{ProcessTraffic, Watch};
-use sealbus_control::{AgentState, FrozenAgent, Rules};
+use sealbus_control::{FrozenAgent, PlacedState, Rules};
 
 pub use agent::{AgentHandle, AgentSender, Parting, Thawed, Wish, Wishes};
 pub use certification::CertificationError;
 pub use error::{OpenAgentError, OpenError, ProcessEnd};
 pub use interceptor::Interceptor;
 pub use long_lived::{LongLivedKey, LongLivedKeyError};
+pub use sealbus_brokers::quiet_log;
 
 use agent::Entry;
 use certification::{Certified, Certifier};
@@ -101,7 +102,7 @@ struct Shared {
     agents: Mutex<Agents>,
     /// The identity of the process and its certificate's standing; `None` on an embedded platform.
     own: Mutex<Option<(Identity, CertificateStanding)>>,
-    /// Agents placed here that have not been opened yet.
+    /// Agents placed here that have not been opened yet. Empty once the process has announced itself.
     awaited: Mutex<HashSet<String>>,
     /// Starts of agents that nobody waits for any more, by local name. Each goes on until its agent has left.
     given_up: Mutex<HashMap<String, JoinHandle<()>>>,
@@ -234,6 +235,8 @@ impl Process {
                 .await
                 .map_err(OpenError::Announcement)?;
             *announced = true;
+            // The platform may have refused the others, such as a caller of a gateway that was revoked.
+            self.shared.awaited.lock().clear();
             if self.membership().all_use_channels {
                 Channels::of(&self.shared.bus).register();
             }
@@ -415,7 +418,7 @@ impl Shared {
             return;
         }
         for entry in self.agents.lock().by_number.values() {
-            let state = AgentState::Active;
+            let state = PlacedState::Active;
             let active = AgentReport::State { state };
             self.reports.send(entry.aid.local_name(), active);
         }

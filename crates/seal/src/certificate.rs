@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use base64::Engine as _;
 use thiserror::Error;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
@@ -14,6 +13,7 @@ use crate::holding::{self, Holding, Renewed};
 use crate::identity::Identity;
 use crate::key::PublicKey;
 use crate::long_lived::{self, LongLivedIdentity};
+use crate::pem::pem;
 use crate::proof_key;
 pub use crate::serial::{Fingerprint, NotAFingerprint, NotASerial, Serial};
 use crate::timestamp::{CLOCK_SKEW, Timestamp};
@@ -324,23 +324,15 @@ fn names(
     Ok((identity, address))
 }
 
+/// The label of a signing request's text (RFC 7468 section 7).
+pub(crate) const REQUEST: &str = "CERTIFICATE REQUEST";
+
 /// A certificate in DER as text (RFC 7468), for other programs.
 pub fn certificate_pem(der: &[u8]) -> String {
-    pem("CERTIFICATE", der)
+    std::mem::take(&mut *pem("CERTIFICATE", der))
 }
 
 /// A signing request in DER as text (RFC 7468).
 pub fn request_pem(der: &[u8]) -> String {
-    pem("CERTIFICATE REQUEST", der)
-}
-
-fn pem(label: &str, der: &[u8]) -> String {
-    let text = base64::engine::general_purpose::STANDARD.encode(der);
-    let mut out = format!("-----BEGIN {label}-----\n");
-    for line in text.as_bytes().chunks(64) {
-        out.push_str(&String::from_utf8_lossy(line));
-        out.push('\n');
-    }
-    out.push_str(&format!("-----END {label}-----\n"));
-    out
+    std::mem::take(&mut *pem(REQUEST, der))
 }

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
-use base64::Engine as _;
 use data_encoding::HEXLOWER;
 use thiserror::Error;
 use zeroize::Zeroizing;
+
+use crate::pem::{pem, read_pem};
 
 /// An Ed25519 private key, 32 bytes that are overwritten when dropped, and its public key.
 ///
@@ -33,7 +34,7 @@ pub enum KeyError {
     NoRandomness,
     /// The text is not an unencrypted key of the expected algorithm in PKCS#8 PEM.
     #[error("not a private key in PKCS#8 PEM of this algorithm: {0}")]
-    NotPkcs8(&'static str),
+    NotPkcs8(String),
     /// The holder of the key did not sign.
     #[error("{0}")]
     NotSigned(String),
@@ -51,9 +52,8 @@ const SPKI_PREFIX: [u8; 12] = [
 const PKCS8_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
-const PEM_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
-const PEM_END: &str = "-----END PRIVATE KEY-----";
-const PEM_LINE: usize = 64;
+/// The label of its text (RFC 7468 section 10).
+const LABEL: &str = "PRIVATE KEY";
 
 impl KeyPair {
     /// Makes a new key pair.
@@ -102,7 +102,7 @@ impl KeyPair {
         let seed: [u8; 32] = der
             .strip_prefix(&PKCS8_PREFIX)
             .and_then(|seed| seed.try_into().ok())
-            .ok_or(KeyError::NotPkcs8("another algorithm or encoding"))?;
+            .ok_or_else(|| KeyError::NotPkcs8("another algorithm or encoding".to_owned()))?;
         Self::from_seed(Zeroizing::new(seed))
     }
 
@@ -115,39 +115,14 @@ impl KeyPair {
     }
 }
 
-/// The text of a private key in PKCS#8 (RFC 7468 section 10).
+/// The text of a private key in PKCS#8.
 pub(crate) fn pem_of(der: &[u8]) -> Zeroizing<String> {
-    let body = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(der));
-    let lines = body.as_bytes().chunks(PEM_LINE);
-    // A buffer that grows would leave copies of the key behind.
-    let mut text = Zeroizing::new(String::with_capacity(
-        body.len() + body.len() / PEM_LINE + 64,
-    ));
-    text.push_str(PEM_BEGIN);
-    for line in lines {
-        text.push('\n');
-        text.push_str(std::str::from_utf8(line).unwrap_or_default());
-    }
-    text.push('\n');
-    text.push_str(PEM_END);
-    text.push('\n');
-    text
+    pem(LABEL, der)
 }
 
 /// The private key in PKCS#8, from its text.
-pub(crate) fn pkcs8_of(pem: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    let body = pem
-        .trim()
-        .strip_prefix(PEM_BEGIN)
-        .and_then(|rest| rest.strip_suffix(PEM_END))
-        .ok_or(KeyError::NotPkcs8("no PRIVATE KEY block"))?;
-    // A buffer that grows would leave copies of the key behind.
-    let mut text = Zeroizing::new(String::with_capacity(body.len()));
-    text.extend(body.split_whitespace());
-    base64::engine::general_purpose::STANDARD
-        .decode(text.as_bytes())
-        .map(Zeroizing::new)
-        .map_err(|_| KeyError::NotPkcs8("not base64"))
+pub(crate) fn pkcs8_of(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    read_pem(LABEL, text).map_err(KeyError::NotPkcs8)
 }
 
 impl fmt::Debug for KeyPair {
@@ -271,11 +246,22 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// Random bytes from the cryptographic library's generator.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], KeyError> {
+/// Random bytes from the cryptographic library's generator, for secrets too.
+///
+/// # Errors
+/// [`KeyError::NoRandomness`].
+pub fn random<const N: usize>() -> Result<[u8; N], KeyError> {
     let mut bytes = [0; N];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| KeyError::NoRandomness)?;
     Ok(bytes)
+}
+
+/// As [`random`], in lower-case hexadecimal: passwords, and names that nobody can guess.
+///
+/// # Errors
+/// As [`random`].
+pub fn random_hex<const N: usize>() -> Result<String, KeyError> {
+    random::<N>().map(|bytes| HEXLOWER.encode(&bytes))
 }
 
 #[cfg(test)]

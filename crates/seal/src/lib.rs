@@ -32,6 +32,7 @@ mod key;
 mod level;
 mod long_lived;
 mod ml_dsa;
+mod pem;
 pub mod permission;
 mod proof_key;
 mod request;
@@ -57,7 +58,7 @@ pub use holding::{GRANT, Holding, Renewed};
 pub use identity::{
     Identity, IdentityError, IdentityKind, LONGEST_NAME, Name, PlatformName, ProcessId,
 };
-pub use key::{KeyError, KeyPair, PublicKey, Signature};
+pub use key::{KeyError, KeyPair, PublicKey, Signature, random, random_hex};
 pub use level::{SecurityLevel, UnknownSecurityLevel};
 pub use long_lived::LongLivedIdentity;
 pub use ml_dsa::MlDsaKeyPair;

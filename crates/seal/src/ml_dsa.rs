@@ -66,7 +66,7 @@ impl MlDsaKeyPair {
     pub fn from_pkcs8_pem(pem: &str) -> Result<Self, KeyError> {
         let der = pkcs8_of(pem)?;
         let pair = PqdsaKeyPair::from_pkcs8(&ML_DSA_65_SIGNING, &der)
-            .map_err(|_| KeyError::NotPkcs8("another algorithm or encoding"))?;
+            .map_err(|_| KeyError::NotPkcs8("another algorithm or encoding".to_owned()))?;
         Self::of(pair)
     }
 }

@@ -1,6 +1,5 @@
 //! Signing requests: an agent sends one to have its key certified.
 
-use base64::Engine as _;
 use rcgen::{CertificateParams, DistinguishedName};
 use thiserror::Error;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -9,9 +8,10 @@ use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::FromDer;
 
 use crate::authority_key::AuthorityKey;
-use crate::certificate::Fingerprint;
+use crate::certificate::{Fingerprint, REQUEST};
 use crate::key::{KeyError, KeyPair};
 use crate::long_lived::{self, LongLivedIdentity};
+use crate::pem::read_pem;
 use crate::proof_key;
 use crate::verifying_key::{VerifyingKey, verifying_key};
 
@@ -55,9 +55,6 @@ pub enum SigningRequestError {
     NotProved,
 }
 
-const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
-const PEM_END: &str = "-----END CERTIFICATE REQUEST-----";
-
 impl SigningRequest {
     /// The bytes of a request that another program wrote as text (RFC 7468, section 7). They must be valid for
     /// [`parse`](Self::parse).
@@ -65,21 +62,15 @@ impl SigningRequest {
     /// # Errors
     /// As `parse`.
     pub fn from_pem(text: &[u8]) -> Result<Vec<u8>, SigningRequestError> {
-        let malformed = |what: &str| SigningRequestError::Malformed(what.to_owned());
         // In base64, three bytes take four, and each line has an end.
         if text.len() > 2 * LONGEST_REQUEST {
             return Err(SigningRequestError::TooLong(text.len()));
         }
-        let text = std::str::from_utf8(text).map_err(|_| malformed("it is no text in PEM"))?;
-        let body = text
-            .split_once(PEM_BEGIN)
-            .and_then(|(_, rest)| rest.split_once(PEM_END))
-            .ok_or_else(|| malformed("it has no CERTIFICATE REQUEST block"))?;
-        let body: String = body.0.split_whitespace().collect();
-        let der = base64::engine::general_purpose::STANDARD.decode(body);
-        let der = der.map_err(|_| malformed("its block is not base64"))?;
+        let text = std::str::from_utf8(text)
+            .map_err(|_| SigningRequestError::Malformed("it is no text in PEM".to_owned()))?;
+        let mut der = read_pem(REQUEST, text).map_err(SigningRequestError::Malformed)?;
         Self::parse(&der)?;
-        Ok(der)
+        Ok(std::mem::take(&mut *der))
     }
 
     /// Reads a request and checks the proof of possession.

@@ -71,7 +71,7 @@ impl Management {
             // A second request would remove others.
             Fate::Removed => {
                 let body = Some(get("ack_requeue_false"));
-                self.ask_once(what, Method::POST, &path, body).await?
+                self.exchange(what, Method::POST, &path, body, true).await?
             }
             Fate::Stays => {
                 let body = Some(get("reject_requeue_true"));

@@ -7,7 +7,7 @@ use std::path::Path;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sealbus_files::{make_folder, write_private};
-use sealbus_seal::{Credential, Fingerprint, ProcessId, SecurityLevel, certificate_pem};
+use sealbus_seal::{Credential, Fingerprint, SecurityLevel, certificate_pem, random};
 use serde_json::json;
 
 use crate::config::Login;
@@ -140,8 +140,7 @@ impl BrokerSetup {
 
 /// The password in RabbitMQ's stored form: a salt of four bytes, and SHA-256 of salt and password.
 fn password_hash(password: &str) -> io::Result<String> {
-    let random = ProcessId::random().map_err(|error| io::Error::other(error.to_string()))?;
-    let salt = &random.as_bytes()[..4];
-    let hash = Fingerprint::of(&[salt, password.as_bytes()].concat());
-    Ok(BASE64_STANDARD.encode([salt, hash.as_bytes()].concat()))
+    let salt: [u8; 4] = random().map_err(io::Error::other)?;
+    let hash = Fingerprint::of(&[&salt[..], password.as_bytes()].concat());
+    Ok(BASE64_STANDARD.encode([&salt[..], hash.as_bytes()].concat()))
 }

@@ -22,6 +22,10 @@ impl BrokerKind for RabbitKind {
         "RabbitMQ"
     }
 
+    fn quiet(&self) -> &'static [&'static str] {
+        &["lapin"]
+    }
+
     fn example(&self) -> &'static str {
         "managed = true"
     }

@@ -1,7 +1,7 @@
 //! A private RabbitMQ. It starts with the platform, in a folder of its own, and ends with it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 #[cfg(unix)]
 use std::os::unix::process::CommandExt;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 #[cfg(unix)]
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
-use sealbus_files::Private;
-use sealbus_seal::ProcessId;
+use sealbus_files::write_private;
+use sealbus_seal::random_hex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::net::TcpStream;
@@ -107,7 +107,7 @@ impl BrokerPorts {
             mapper: port(3)?,
         };
         fs::create_dir_all(directory)?;
-        fs::write(path, serde_json::to_vec(&ports)?)?;
+        write_private(&path, &serde_json::to_vec(&ports)?)?;
         Ok(ports)
     }
 }
@@ -313,19 +313,17 @@ impl ManagedBroker {
     }
 
     /// Makes the cookie by which Erlang nodes know each other, if there is none. Erlang would make the file too. But
-    /// two of its programs that start together would find each other's file half written.
+    /// two of its programs that start together would find each other's file half written. No node starts with an empty
+    /// cookie, which a power cut or a full disk may have left.
     fn make_cookie(&self) -> io::Result<()> {
-        let cookie = ProcessId::random().map_err(|error| io::Error::other(error.to_string()))?;
-        let made = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .private()
-            .open(self.directory.join(COOKIE));
-        match made {
-            Ok(mut file) => file.write_all(cookie.to_string().as_bytes()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(error),
+        let path = self.directory.join(COOKIE);
+        match fs::metadata(&path) {
+            Ok(kept) if kept.len() > 0 => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
+        let cookie = random_hex::<16>().map_err(io::Error::other)?;
+        write_private(&path, cookie.as_bytes())
     }
 
     fn last_words(&self) -> String {
@@ -360,10 +358,9 @@ mod tests {
     #[test]
     fn the_ports_are_kept_and_no_outgoing_connection_takes_them() {
         let address = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let folder = std::env::temp_dir().join(ProcessId::random().unwrap().to_string());
-        let ports = BrokerPorts::keep(&folder, address).unwrap();
-        assert_eq!(BrokerPorts::keep(&folder, address).unwrap(), ports);
-        fs::remove_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let ports = BrokerPorts::keep(folder.path(), address).unwrap();
+        assert_eq!(BrokerPorts::keep(folder.path(), address).unwrap(), ports);
         let taken = TcpListener::bind((address, 0)).unwrap();
         let outgoing = taken.local_addr().unwrap().port();
         let all = [
@@ -375,5 +372,26 @@ mod tests {
         assert!(all.iter().all(|port| *port < outgoing), "{ports:?}");
         let differ: std::collections::HashSet<u16> = all.into();
         assert_eq!(differ.len(), all.len());
+    }
+
+    #[test]
+    fn an_empty_cookie_is_replaced_and_a_filled_one_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let ports = BrokerPorts {
+            amqp: 1,
+            management: 2,
+            distribution: 3,
+            mapper: 4,
+        };
+        let address = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let broker = ManagedBroker::found(folder.path(), address, ports);
+        let cookie = folder.path().join(COOKIE);
+        // The disk was full at an earlier start.
+        fs::write(&cookie, "").unwrap();
+        broker.make_cookie().unwrap();
+        let made = fs::read(&cookie).unwrap();
+        assert!(!made.is_empty());
+        broker.make_cookie().unwrap();
+        assert_eq!(fs::read(&cookie).unwrap(), made);
     }
 }

@@ -219,18 +219,8 @@ impl Management {
         self.exchange(what, method, path, body, false).await
     }
 
-    /// As [`Self::ask`], for a request that may not come twice.
-    pub(super) async fn ask_once(
-        &self,
-        what: &str,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<(StatusCode, Bytes), ManagementError> {
-        self.exchange(what, method, path, body, true).await
-    }
-
-    async fn exchange(
+    /// As [`Self::ask`]. With `is_once`, the request does not come twice.
+    pub(super) async fn exchange(
         &self,
         what: &str,
         method: Method,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sealbus_bus::BoxFuture;
 use sealbus_seal::tls::{CertificateSource, Connector};
-use sealbus_seal::{ProcessId, SecurityLevel};
+use sealbus_seal::{SecurityLevel, random_hex};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -166,11 +166,7 @@ fn passwords(folder: &Path) -> io::Result<Passwords> {
     {
         return Ok(passwords);
     }
-    let random = || {
-        ProcessId::random()
-            .map(|id| id.to_string())
-            .map_err(|error| io::Error::other(error.to_string()))
-    };
+    let random = || random_hex::<16>().map_err(io::Error::other);
     let passwords = Passwords {
         operator: random()?,
         agents: random()?,

@@ -16,7 +16,7 @@ use crate::support::way::TcpWay;
 use sealbus_brokers::rabbitmq::RabbitClient;
 use sealbus_brokers::{Administration, BrokerConfig, BrokerPromise, Client};
 use sealbus_bus::BoxFuture;
-use sealbus_conformance::{Column, Promise, Setting, Verdict, World};
+use sealbus_conformance::{Column, Setting, TestedPromise, Verdict, World};
 use sealbus_seal::SecurityLevel;
 
 struct RabbitMq {
@@ -69,15 +69,15 @@ impl Setting for RabbitMq {
         })
     }
 
-    fn lacks(&self, promise: Promise) -> Option<&'static str> {
+    fn lacks(&self, promise: TestedPromise) -> Option<&'static str> {
         match promise {
-            Promise::PushBack | Promise::PushBackAlone => {
+            TestedPromise::PushBack | TestedPromise::PushBackAlone => {
                 Some("messages that an agent does not read wait at the broker, on its disk")
             }
-            Promise::FramesPushBack => {
+            TestedPromise::FramesPushBack => {
                 Some("frames that a process does not take wait at the broker, on its disk")
             }
-            Promise::ForgedSender | Promise::RevokedSender
+            TestedPromise::ForgedSender | TestedPromise::RevokedSender
                 if !self.platform.level.authenticates() =>
             {
                 Some("senders are not proved at this level")
@@ -88,17 +88,17 @@ impl Setting for RabbitMq {
 }
 
 /// The promises that depend on the kind of the queues. In memory, the whole suite is tried with both kinds.
-const OF_QUEUES: [Promise; 6] = [
-    Promise::Order,
-    Promise::Resume,
-    Promise::Crash,
-    Promise::Unread,
-    Promise::FramesResume,
-    Promise::EventsResume,
+const OF_QUEUES: [TestedPromise; 6] = [
+    TestedPromise::Order,
+    TestedPromise::Resume,
+    TestedPromise::Crash,
+    TestedPromise::Unread,
+    TestedPromise::FramesResume,
+    TestedPromise::EventsResume,
 ];
 
 /// Tries all promises with durable queues, and `also` with transient ones.
-async fn all_promises(level: SecurityLevel, also: &[Promise]) {
+async fn all_promises(level: SecurityLevel, also: &[TestedPromise]) {
     let platform = Arc::new(Platform::start(level).await);
     let opened = Arc::new(AtomicU32::new(0));
     let setting = |promise| RabbitMq {
@@ -111,7 +111,7 @@ async fn all_promises(level: SecurityLevel, also: &[Promise]) {
     let mut broken = Vec::new();
     let durable = setting(BrokerPromise::Durable);
     let transient = setting(BrokerPromise::Transient);
-    let of_durable = Promise::ALL.iter().map(|promise| (&durable, promise));
+    let of_durable = TestedPromise::ALL.iter().map(|promise| (&durable, promise));
     let of_transient = also.iter().map(|promise| (&transient, promise));
     for (setting, promise) in of_durable.chain(of_transient) {
         if only.as_ref().is_some_and(|only| only != promise.as_str()) {

@@ -2,7 +2,7 @@
 
 use sealbus_bus::{AttachError, GATEWAY};
 use sealbus_control::attachment::AgentReport;
-use sealbus_control::{AgentState, Subject};
+use sealbus_control::{PlacedState, Subject};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -153,7 +153,7 @@ impl Process {
             tracing::warn!(%error, "others cannot reach this process yet");
         }
         let active = AgentReport::State {
-            state: AgentState::Active,
+            state: PlacedState::Active,
         };
         let mut ended = shared.ended.subscribe();
         tokio::select! {

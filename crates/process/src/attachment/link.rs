@@ -177,16 +177,25 @@ impl Link {
                     }
                     return Ok(());
                 }
-                // The node refuses this process for good.
-                Err(NodeAttachError::Refused(fault)) if fault.code != FaultCode::Unavailable => {
-                    return Err(fault.to_string());
-                }
-                // The node is there but answers late. It may be starting on a slow disk.
-                Err(NodeAttachError::Refused(_)) => since = Instant::now(),
-                Err(error) if since.elapsed() > GIVE_UP => return Err(error.to_string()),
-                Err(_) => {}
+                Err(error) => since = goes_on(&error, since, Instant::now())?,
             }
         }
+    }
+}
+
+/// Whether a process tries to attach again after an attempt that failed now. `since`: when its node was there last, or
+/// was lost. Returns the time from which the next attempt counts.
+///
+/// # Errors
+/// The reason for giving up.
+fn goes_on(error: &NodeAttachError, since: Instant, now: Instant) -> Result<Instant, String> {
+    match error {
+        // The node is there but answers late. It may be starting on a slow disk.
+        NodeAttachError::Refused(fault) if fault.code == FaultCode::Unavailable => Ok(now),
+        // The node refuses this process for good.
+        NodeAttachError::Refused(fault) => Err(fault.to_string()),
+        _ if now.duration_since(since) > GIVE_UP => Err(error.to_string()),
+        _ => Ok(since),
     }
 }
 
@@ -291,6 +300,31 @@ mod tests {
     use super::*;
     use sealbus_control::Blob;
     use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
+
+    #[test]
+    fn a_process_waits_for_a_node_that_answers_late_and_gives_up_one_that_is_gone() {
+        let began = Instant::now();
+        let late = NodeAttachError::from(Fault::new(FaultCode::Unavailable, "no answer"));
+        let gone = NodeAttachError::Unreachable {
+            address: "/node.sock".to_owned(),
+            why: "nobody listens".to_owned(),
+        };
+        let mut since = began;
+        // A node that opens a long journal listens, and answers nobody meanwhile.
+        for minute in 1..=10 {
+            let now = began + GIVE_UP * minute;
+            since = goes_on(&late, since, now).unwrap();
+            assert_eq!(since, now);
+        }
+        let lost = since;
+        since = goes_on(&gone, since, lost + GIVE_UP).unwrap();
+        assert_eq!(since, lost);
+        let given_up = goes_on(&gone, since, lost + GIVE_UP + PAUSE).unwrap_err();
+        assert!(given_up.contains("nobody listens"), "{given_up}");
+        let refused = NodeAttachError::from(Fault::new(FaultCode::InvalidSecret, "another one"));
+        let refused = goes_on(&refused, began, began).unwrap_err();
+        assert!(refused.contains("another one"), "{refused}");
+    }
 
     /// The node's answer to a part of the first freeze comes late.
     #[tokio::test]

@@ -50,7 +50,7 @@ async fn certified_agents_talk_and_leave() {
     assert_eq!(process.ended().await, ProcessEnd::Closed);
     let reports = host.reports.lock().clone();
     let active = AgentReport::State {
-        state: AgentState::Active,
+        state: PlacedState::Active,
     };
     assert_eq!(
         reports,

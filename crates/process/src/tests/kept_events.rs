@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::SystemTime;
 
 use sealbus_channels::{
-    ChannelPath, ChannelPattern, Channels, DeclaredChannels, Moment, Replay, SubscriptionOptions,
+    ChannelPath, ChannelPattern, Channels, DeclaredChannels, EventKey, Moment, Qos, Replay,
+    SubscriptionOptions,
 };
 use sealbus_conformance::schedule::seeds;
 use sealbus_fipa::Expression;
 use sealbus_journal::Retention;
 
-use super::killable::{Life, NODE, Node, durable, next, text};
+use super::killable::{LONG, Life, NODE, Node, durable, next, text};
 use super::*;
 use sealbus_control::channel_log::{LogAnswer, LogRequest};
 
@@ -438,4 +439,46 @@ async fn events_of_a_signed_channel_are_not_handed_out_without_evidence() {
     assert_eq!(text(&next(&mut subscription).await), "two");
     life.publish("/dates", "three").await.unwrap();
     assert_eq!(text(&next(&mut subscription).await), "three");
+}
+
+/// Nobody knows since when another party had the key of an agent that an operator revoked.
+#[tokio::test]
+async fn events_that_were_kept_before_their_publisher_was_revoked_are_not_handed_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(folder.path(), 8);
+    let ben = Life::begin("ben", &node);
+    let publishers = ["thief", "reborn", "anna"].map(|agent| Life::begin(agent, &node));
+    for (publisher, said) in publishers.iter().zip(["1", "2", "3"]) {
+        publisher.publish("/news", said).await.unwrap();
+    }
+    ben.hear_of_revocation("thief", now().plus(HOUR));
+    // This event came later, under a new certificate.
+    ben.hear_of_revocation("reborn", now().minus(HOUR));
+    {
+        let mut news = ben.subscribe("/news", |options| {
+            options.durable = Some("mine".to_owned());
+            options.replay = Replay::From(1);
+        });
+        for expected in ["2", "3"] {
+            assert_eq!(text(&next(&mut news).await), expected);
+        }
+        news.settle();
+    }
+    Channels::of(&ben.bus).settled().await;
+    let cursors: Vec<_> = node.list().await[0].durable.values().copied().collect();
+    assert_eq!(cursors, [4]);
+    let refused = ben.bus.refusals().last();
+    let noted = refused.iter().map(|it| (&*it.tried_by, it.reason));
+    let noted: Vec<_> = noted.collect();
+    assert_eq!(noted, [("thief@factory", RefusalReason::Revoked)]);
+    assert_eq!(refused[0].receiver.as_deref(), Some("ben@factory"));
+
+    let (channel, key) = (ChannelPath::new("/news"), EventKey::new("sender"));
+    let (channel, key, qos) = (channel.unwrap(), key.unwrap(), Qos::default());
+    let channels = Channels::of(&ben.bus);
+    let last = channels.last(&ben.outbox, &channel, &qos, &key, "", LONG);
+    let mut last: Vec<_> = last.await.unwrap().events.iter().map(text).collect();
+    last.sort();
+    assert_eq!(last, ["2", "3"]);
+    assert_eq!(ben.bus.refusals().total(), 2);
 }

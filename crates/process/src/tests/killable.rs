@@ -196,6 +196,8 @@ pub(super) struct Life {
     pub(super) outbox: Outbox,
     _mailbox: Mailbox,
     link: Arc<Link>,
+    world: Arc<World>,
+    trust: Arc<Trust>,
 }
 
 impl Life {
@@ -237,10 +239,12 @@ impl Life {
         });
         let platform = PlatformName::new("factory").unwrap();
         let bus = Bus::new(BusConfig::new(platform), Handle::current());
+        let world = World::new();
+        let trust = world.trust();
         let logs = NodeLogs::start(
             link.clone(),
             bus.downgrade(),
-            World::new().trust(),
+            trust.clone(),
             SecurityLevel::Auth,
         );
         assert!(Channels::of(&bus).set_logs(logs));
@@ -251,7 +255,22 @@ impl Life {
             outbox,
             _mailbox: mailbox,
             link,
+            world,
+            trust,
         }
+    }
+
+    /// Hears that an operator revoked an agent at that time.
+    pub(super) fn hear_of_revocation(&self, agent: &str, at: Timestamp) {
+        let identity = Identity::agent(self.world.platform(), agent).unwrap();
+        let denial = Denial {
+            at,
+            reason: Reason::ByOperator,
+        };
+        let (mut list, until) = (self.world.deny_list.lock(), at.plus(HOUR));
+        list.deny_identity(identity, until, denial).unwrap();
+        let signed = list.sign(&self.world.authority).unwrap().whole();
+        self.trust.apply_deny_list(&signed, now()).unwrap();
     }
 
     pub(super) async fn publish(&self, channel: &str, text: &str) -> Result<(), String> {

@@ -39,7 +39,7 @@ use sealbus_control::authority::IssuedChain;
 use sealbus_control::host::{Command, no_letters, no_logs};
 use sealbus_control::post::{LetterOutcome, PostedLetter};
 use sealbus_control::{
-    AgentLocation, AgentState, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription,
+    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, PlacedState, PlatformDescription,
     ProcessContact, PublishedKey, Rules, Subject, TransportDescription, WaitingProvenance,
 };
 
