@@ -40,7 +40,7 @@ class Painter(Agent):
 class Owner(Agent):
     async def setup(self) -> None:
         painters = [f"painter-{number}" for number in range(1, 21)]
-        async with self.contract_net(Task(metres=12), to=painters, reply=Offer, timeout=2) as fence:
+        async with self.contract_net(Task(metres=12), to=painters, reply=Offer, timeout=10) as fence:
             print(f"{len(fence.proposals)} offers, {len(fence.refused)} refusals, silent: {fence.silent}")
             best = min(fence.proposals, key=lambda offer: offer.body.euros)
             done = await best.accept(timeout=60)

@@ -10,7 +10,7 @@ class Ping(Agent):
     async def setup(self) -> None:
         for number in range(1, 4):
             ball = AclMessage(Performative.QUERY_REF, "pong", f"ping {number}")
-            answer = await self.request(ball, timeout=1)
+            answer = await self.request(ball, timeout=10)
             print(f"{answer.sender_name} says: {answer.text}")
         self.stop_all()
 

@@ -19,6 +19,7 @@ from a2a.types import SubscribeToTaskRequest
 from conftest import Door, opened
 from harness import DEADLINE, bounded, wait_for
 from strangers import has_ended, strangers
+from test_restarts import kill_gateway
 
 CARD = "/.well-known/agent-card.json"
 
@@ -330,3 +331,9 @@ def test_a_revoked_caller_is_cut_off(door: Door) -> None:
         assert status(f"/agents/clock/tasks/{task}") == status("/agents/echo" + CARD) == 401
         assert door.send("POST", "/agents/echo", say(), caller="auditor")[0] == 401
         wait_for(lambda: has_ended(stream), "the end of the open stream")
+    # A gateway that crashes is restarted without it. An operator that restarts the gateway trusts it again.
+    kill_gateway(door)
+    wait_for(lambda: door.send("GET", "/agents/echo/tasks")[0] == 200, "the gateway to serve others")
+    assert status("/agents/echo/tasks") == 401
+    kill_gateway(door, politely=True)
+    wait_for(lambda: status("/agents/echo/tasks") == 200, "the caller to be trusted again", also=door.factory.logs)

@@ -1,13 +1,16 @@
 """A node of another CA, though its platform has the same name, gets in nowhere, and both sides are told why. A node of the
 platform itself, in an attacker's hands, learns nothing of the agents of others and changes nothing of theirs."""
 
+import base64
+import itertools
 import json
 import signal
 import socket
 import ssl
 
 import pytest
-from attacker.mallory import Mallory
+from attacker import acl
+from attacker.mallory import Mallory, milliseconds
 from attacker.rogue import RogueNode, of_node
 from harness import DEADLINE, SEALBUS, one_worker, wait_for
 
@@ -16,6 +19,7 @@ EMPTY = """
     name = "factory"
 """
 WORKER = one_worker()
+TAGS = itertools.count()
 
 
 class Stranger:
@@ -128,6 +132,29 @@ FORBIDDEN = [
 ]
 
 
+def letter_for(name, sender, **more):
+    """A persistent message that waits for ever, as one node carries it to another."""
+    cover = {"origin": 1, "sequence": 1, "hops": 1, "receiver": name, "posted": milliseconds(), "expiry": 2**63}
+    message = acl.message("failure", sender, [f"{name}@factory"])
+    return cover | {"message": base64.b64encode(message).decode()} | more
+
+
+def post(rogue, link, node, letter):
+    """The rogue carries a persistent message to a node, again until that knows it as a node. Returns the answer."""
+    def answered():
+        answer = rogue.asks(link, node, f"post-{next(TAGS)}", {"ask": "post", "letters": [letter]})
+        return None if '"code":"unavailable"' in answer else answer
+
+    return wait_for(answered, f"{node} to know the rogue")
+
+
+#: The same for a name that the rogue invents: from an agent, and as a notice of the platform.
+INVENTED = {
+    "invented-1": {"sender": "worker@factory", "provenance": {"proof": "same-process", "identity": "spiffe://factory/agent/worker"}},
+    "invented-2": {"sender": "ams@factory", "provenance": {"proof": "platform"}, "about": {"receiver": "worker", "number": 1, "failure": True}},
+}
+
+
 def test_a_node_in_other_hands_speaks_for_its_own_agents_alone(platform):
     factory = platform(WORKER).up()
     place = factory.active("worker")["worker"]
@@ -141,6 +168,11 @@ def test_a_node_in_other_hands_speaks_for_its_own_agents_alone(platform):
     rogue = RogueNode(file, "rogue", identity.rpartition("/")[2], listens)
     with rogue.connects(address) as link:
         link.target(0, f"{node}@factory")
+        for name, letter in INVENTED.items():
+            answer = post(rogue, link, node, letter_for(name, **letter))
+            # Once the Master takes the rogue's process for ended, it is no node any more.
+            assert '"code":"not-placed"' in answer or '"code":"not-permitted"' in answer, (name, answer)
+            assert f"mailbox_{name.replace('-', '_')}" not in str(list(factory.state.rglob("journal/*"))), name
         for number, question in enumerate(FORBIDDEN):
             question = json.loads(json.dumps(question).replace("PROCESS", process))
             answer = rogue.asks(link, node, f"rogue-{number}", question)

@@ -182,6 +182,16 @@ class Program:
             raise AssertionError(f"{self.process.args} did not end:\n{self.output()}") from None
 
 
+def callers(port: int) -> set[int]:
+    """The TCP ports whose sockets are connected to this one, whoever has them. The other side need not have accepted them."""
+    found = set()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, here, there, state, *_ = line.split()
+        if state == "01" and int(there.split(":")[1], 16) == port:
+            found.add(int(here.split(":")[1], 16))
+    return found
+
+
 class Platform:
     """A platform started by `sealbus up`, in a directory of its own."""
 
@@ -216,6 +226,24 @@ class Platform:
         program = self.program(*run_by, *node, *arguments, name=name)
         wait_for(lambda: self.nodes().get(name, {}).get("state") == "alive", f"{name} to join", also=self.logs)
         return program
+
+    @contextmanager
+    def node_replaced(self, name: str) -> Iterator[Callable[[], Program]]:
+        """For a block that kills a node and starts it again with the given function. The Master does not run until the new node
+        calls it, and such time counts against no node: a slow start is not taken for the node's death."""
+        assert self.master is not None
+        door = int(self.ask("status")["enrolment"].rsplit(":", 1)[1])
+
+        def start() -> Program:
+            return self.program(SEALBUS, "node", "--state", self.directory / name, name=f"{name}-again")
+
+        self.master.process.send_signal(signal.SIGSTOP)
+        try:
+            before = callers(door)
+            yield start
+            wait_for(lambda: callers(door) - before, f"{name} to call the Master", also=self.logs)
+        finally:
+            self.master.process.send_signal(signal.SIGCONT)
 
     def program(
         self, *arguments: str | Path, name: str, environment: dict[str, str] | None = None

@@ -26,8 +26,10 @@ LOOKS = (
     "sealbus masters",
     "sealbus logs",
     "sealbus df search",
+    "sealbus ca monitor",
     "sealbus status",
     "sealbus store check",
+    "curl -s ",
 )
 """Commands that show a state. Their reader looks again until the output is as on the page."""
 

@@ -2,7 +2,7 @@
 
 import json
 
-from harness import PROGRAMS, wait_for
+from harness import PROGRAMS, alive, wait_for
 
 WORKERS = f"""
     [platform]
@@ -127,7 +127,7 @@ def test_certificates_renew_themselves_under_traffic(platform):
 
 def test_a_revoked_agent_is_cut_off(platform):
     factory = platform(WORKERS).up()
-    factory.active("worker-1", "worker-2")
+    pid = factory.active("worker-1", "worker-2")["worker-1"]["pid"]
     factory.send("worker-1", json.dumps(["send", "worker-2", 1_000_000, 1000]))
 
     def heard() -> int:
@@ -139,6 +139,8 @@ def test_a_revoked_agent_is_cut_off(platform):
     assert "revoked: by order of an operator: found lying" in [
         event["what"] for event in factory.events("worker-1")
     ]
+    # Its program ends with it: it is not just slow.
+    wait_for(lambda: not alive(pid), "the program of worker-1 to end", also=factory.logs)
     # Two looks with nothing new between them: it is cut off.
     before = -1
 

@@ -6,7 +6,7 @@ import signal
 import socket
 
 import pytest
-from harness import PROGRAMS, SEALBUS, alive, sealbus, wait_for
+from harness import PROGRAMS, alive, sealbus, wait_for
 
 PAIR = f"""
     [platform]
@@ -79,8 +79,9 @@ def test_kill_9_of_a_platform_process_loses_nothing_between_living_agents(platfo
         factory.master.kill()
         factory.up()
     else:
-        nodes[victim].kill()
-        factory.program(SEALBUS, "node", "--state", factory.directory / victim, name=f"{victim}-again")
+        with factory.node_replaced(victim) as start:
+            nodes[victim].kill()
+            start()
     assert all(alive(agent["pid"]) for agent in before.values()), "agents outlive their node"
     all_heard(factory, count)
     after = factory.active("source", "sink")
@@ -182,6 +183,8 @@ def test_a_receiver_that_stops_reading_slows_only_its_own_senders(platform, tmp_
     def stalled():
         nonlocal accepted
         before, accepted = accepted, json.loads(factory.send("source", '["sent"]'))[0]
+        # Before it answers this, a sender that is not held back has sent more.
+        assert json.loads(factory.send("source", '["echo", "there"]')) == "there"
         return 0 < accepted == before
 
     wait_for(stalled, "the full mailbox to hold its sender back", also=factory.logs)

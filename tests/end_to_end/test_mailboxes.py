@@ -201,7 +201,7 @@ def test_a_receiver_killed_while_it_reads_gets_the_rest_and_knows_what_it_had(pl
 def test_what_expires_comes_back_to_its_sender(platform, tmp_path):
     scene = Scene(platform, tmp_path)
     scene.take_down()
-    assert scene.ask("source", "post one", "sink", "late", {"expiry": 5}) == "accepted"
+    assert scene.ask("source", "post one", "sink", "late", {"expiry": 30}) == "accepted"
     assert scene.ask("source", "post one", "sink", "in time", {"expiry": 3600}) == "accepted"
     notices = wait_for(lambda: scene.ask("source", "notices"), "the failure", also=scene.why)
     ((performative, content),) = notices

@@ -227,19 +227,20 @@ def test_a_state_directory_may_be_relative_to_another_folder_than_the_programs(p
 def test_a_node_that_opens_a_long_journal_is_not_given_up(platform):
     """A disk may need longer for the journal than the Master waits for a silent node. The file is one that opens when it is written."""
     factory = platform(EMPTY).up()
-    factory.node("node-2").kill()
+    node = factory.node("node-2")
     segment = factory.directory / "node-2" / "journal" / "4096-long" / "0.segment"
-    segment.parent.mkdir()
-    os.mkfifo(segment)
-    killed = factory.nodes()["node-2"]["heard"]
-    again = factory.program(SEALBUS, "node", "--state", factory.directory / "node-2", name="node-2-again")
+    with factory.node_replaced("node-2") as start:
+        node.kill()
+        segment.parent.mkdir()
+        os.mkfifo(segment)
+        again = start()
 
     def heard(after: int) -> int:
         node = factory.nodes()["node-2"]
         assert node["state"] != "dead" and again.process.poll() is None, factory.logs()
         return int(node["heard"]) if node["heard"] > after else 0
 
-    begun = wait_for(lambda: heard(killed), "node-2 to come back", also=factory.logs)
+    begun = heard(0)
     # The Master gives up a node that it has not heard for 8 s.
     wait_for(lambda: heard(begun + 10_000), "node-2 to say that it is there", also=factory.logs)
     is_there = "node-2 is there"

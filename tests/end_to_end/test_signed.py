@@ -149,12 +149,13 @@ def test_single_messages_are_signed_where_the_platform_is_not(platform, tmp_path
     scene = made(platform, tmp_path, "auth", '[evidence]\n            agents = ["sink"]')
     # They keep their proofs when they are unread and their receiver moves.
     scene.slow.touch()
-    texts = {"direct": [], "kept": []}
+    orders, texts = [], {"direct": [], "kept": []}
     for number in range(20):
         for order, whence, how in (("say", "direct", "proved"), ("vow", "direct", "signed"), ("bond", "kept", "signed")):
             text = f"{order} {number}"
-            scene.ask("source", order, "sink", [text])
+            orders.append([order, "sink", [text]])
             texts[whence].append((text, how))
+    scene.ask("source", "each", orders)
     root, evidence = tmp_path / "factory.pem", tmp_path / "sink.evidence"
     root.write_bytes(scene.factory.tell("ca", "root").stdout)
 

@@ -127,6 +127,10 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
     moves: list[tuple[int, int, bool]] = []
     moved_at: int | None = None
     latest, before, left_life = None, "", -1
+    #: The numbers heard without a mark, and the last life that heard a number with one. The agent of a node that was given up goes
+    #: on beside the one that was started elsewhere. It may take a message later than that one, which got the mark.
+    unmarked: set[int] = set()
+    marked_in: dict[int, int] = {}
     received = list(received)
     ended = {event[1] for event in received if event[0] == "ended"}
     for event, *values in received:
@@ -149,10 +153,16 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         if killed_at is not None:
             kills.append((killed_at, number))
             killed_at = None
-        if number in verdict.heard and not again:
+        if again:
+            marked_in[number] = max(life, marked_in.get(number, -1))
+        elif number not in unmarked and life < marked_in.get(number, -1):
+            pass
+        elif number in verdict.heard:
             verdict.doubled.append(number)
-        elif number < last.get(number // LIFE, -1) and not again:
+        elif number < last.get(number // LIFE, -1):
             verdict.reordered.append(number)
+        if not again:
+            unmarked.add(number)
         verdict.heard.add(number)
         latest = number
         last[number // LIFE] = max(number, last.get(number // LIFE, -1))

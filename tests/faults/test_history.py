@@ -169,6 +169,13 @@ def test_a_number_that_is_heard_twice_without_a_mark_is_doubled(kind):
     assert verdict(accepted(0, 1), [*heard(0, 1), *heard(1, again=True)], kind).is_clean()
 
 
+def test_of_two_agents_that_run_beside_each_other_one_hears_a_number_with_a_mark():
+    marked_elsewhere = [*heard(0), SECOND, *heard(1, again=True, life=1), *heard(2, life=1)]
+    assert verdict(accepted(0, 1, 2), [*marked_elsewhere, *heard(1)]).is_clean()
+    for twice in (heard(1, life=1), heard(1, 1)):
+        assert verdict(accepted(0, 1, 2), [*marked_elsewhere, *twice]).doubled == [1]
+
+
 def test_reordered_and_invented():
     assert verdict(accepted(0, 1, 2), heard(0, 2, 1)).reordered == [1]
     assert verdict(accepted(0), heard(0, 7)).invented == {7}

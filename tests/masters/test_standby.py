@@ -47,6 +47,9 @@ class Masters:
     def __init__(self, *masters: Platform) -> None:
         self.masters = masters
 
+    def logs(self) -> str:
+        return "".join(it.logs() for it in self.masters)
+
     def leading(self, act: Callable[[Platform], Result]) -> Result:
         """The result of `act` at the Master that leads, tried again if it no longer did so."""
 
@@ -56,7 +59,7 @@ class Masters:
                     return [act(master)]
             return None
 
-        return wait_for(attempt, "a Master to lead", also=lambda: "".join(it.logs() for it in self.masters))[0]
+        return wait_for(attempt, "a Master to lead", also=self.logs)[0]
 
     def now(self) -> tuple[Platform, Platform]:
         """The Master that leads, and the other."""
@@ -71,7 +74,7 @@ class Masters:
             found = self.leading(lambda master: master.ask("masters"))
             return found if len(found) == count else None
 
-        return wait_for(look, f"{count} Masters to be there")
+        return wait_for(look, f"{count} Masters to be there", also=self.logs)
 
     def tell(self, *words: str) -> None:
         """A change that is acknowledged."""
@@ -83,7 +86,7 @@ class Masters:
         def look() -> bool:
             return bool(self.leading(lambda master: master.nodes().get("node-1", {}).get("state") == "alive"))
 
-        wait_for(look, "the node to come back", also=lambda: "".join(it.logs() for it in self.masters))
+        wait_for(look, "the node to come back", also=self.logs)
 
     def place(self, *names: str) -> dict[str, int]:
         """The processes of agents that are active."""
@@ -93,7 +96,7 @@ class Masters:
             ready = all(agents.get(name, {}).get("state") == "active" for name in names)
             return {name: agents[name]["pid"] for name in names} if ready else None
 
-        return wait_for(look, f"{names} to be active")
+        return wait_for(look, f"{names} to be active", also=self.logs)
 
     def asked(self, receiver: str, content: str) -> Any:
         """An agent's answer to the operator."""

@@ -99,7 +99,8 @@ async def test_an_agent_that_is_to_stop_takes_no_more_rows_of_messages() -> None
 
 async def test_leaving_the_platform_ends_hooks_that_wait() -> None:
     began: list[str] = []
-    events: list[str] = []
+    waiting: list[str] = []
+    sleeping: list[str] = []
 
     class Waiting(Agent):
         async def setup(self) -> None:
@@ -107,11 +108,11 @@ async def test_leaving_the_platform_ends_hooks_that_wait() -> None:
             try:
                 await self.receive()
             except AgentStopped:
-                events.append("stopped")
+                waiting.append("stopped")
                 raise
 
         async def teardown(self) -> None:
-            events.append("teardown")
+            waiting.append("teardown")
 
     class Sleeping(Agent):
         async def setup(self) -> None:
@@ -119,7 +120,7 @@ async def test_leaving_the_platform_ends_hooks_that_wait() -> None:
             try:
                 await asyncio.sleep(1000)
             except asyncio.CancelledError:
-                events.append("cancelled")
+                sleeping.append("cancelled")
                 raise
 
     async with Platform() as platform:
@@ -127,7 +128,7 @@ async def test_leaving_the_platform_ends_hooks_that_wait() -> None:
         await platform.start(Sleeping())
         while len(began) < 2:
             await asyncio.sleep(0.001)
-    assert events == ["stopped", "teardown", "cancelled"]
+    assert (waiting, sleeping) == (["stopped", "teardown"], ["cancelled"])
 
 
 @pytest.mark.parametrize("hook", ["setup", "teardown", "task"])

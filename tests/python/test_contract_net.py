@@ -26,6 +26,7 @@ from sealbus import (
     on_contract_net,
     on_iterated_contract_net,
 )
+from sealbus.testing import TestBed
 
 from test_protocols import Witness, settled
 
@@ -73,21 +74,30 @@ class Bidder(Agent):
         self.heard.append("rejected")
 
 
-async def test_a_contract_net_finds_the_best_bid_and_rejects_the_others(platform: Platform) -> None:
+async def test_a_contract_net_finds_the_best_bid_and_rejects_the_others(testbed: TestBed) -> None:
     prices = [20, 10, 30, 200]
-    bidders = [await platform.start(Bidder(f"bidder-{price}", price)) for price in prices]
-    buyer = await platform.start(Witness("buyer"))
-    await platform.start(Agent("sleeper"))
+    bidders = [await testbed.start(Bidder(f"bidder-{price}", price)) for price in prices]
+    buyer = await testbed.start(Witness("buyer"))
+    await testbed.start(Agent("sleeper"))
     names: list[AID | str] = [bidder.aid for bidder in bidders]
-    async with buyer.contract_net(Task(3), to=[*names, "sleeper", "nobody"], reply=Price, timeout=2) as net:
-        assert sorted(proposal.body.euros for proposal in net.proposals) == [30, 60, 90]
-        assert [message.sender_name for message in net.refused] == [bidders[3].aid.name]
-        assert [agent.local_name for agent in net.silent] == ["sleeper"]
-        assert [agent.local_name for agent in net.undelivered] == ["nobody"]
-        assert not net.failed
-        best = min(net.proposals, key=lambda proposal: proposal.body.euros)
-        done = await best.accept(result=str, timeout=60)
-        assert done.body == "done for 30"
+    net = buyer.contract_net(Task(3), to=[*names, "sleeper", "nobody"], reply=Price, timeout=2)
+
+    async def buy() -> None:
+        async with net:
+            assert sorted(proposal.body.euros for proposal in net.proposals) == [30, 60, 90]
+            assert [message.sender_name for message in net.refused] == [bidders[3].aid.name]
+            assert [agent.local_name for agent in net.silent] == ["sleeper"]
+            assert [agent.local_name for agent in net.undelivered] == ["nobody"]
+            assert not net.failed
+            best = min(net.proposals, key=lambda proposal: proposal.body.euros)
+            done = await best.accept(result=str, timeout=60)
+            assert done.body == "done for 30"
+
+    buying = asyncio.create_task(buy())
+    # The time passes when all but the sleeper have answered.
+    await settled(lambda: len(net.proposals) == 3 and net.refused and net.undelivered)
+    await testbed.clock.advance(3)
+    await buying
     await settled(lambda: all(bidder.heard for bidder in bidders[:3]))
     assert [bidder.heard for bidder in bidders] == [["rejected"], ["ordered"], ["rejected"], []]
     assert not buyer.stray
@@ -192,7 +202,7 @@ async def test_a_bidder_answers_for_its_errors_and_lives(platform: Platform) -> 
     assert faulty.failures == 2
 
 
-async def test_a_block_that_is_cancelled_stops_the_work(platform: Platform) -> None:
+async def test_a_block_that_is_cancelled_stops_the_work(testbed: TestBed) -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     class Slow(Agent):
@@ -208,8 +218,8 @@ async def test_a_block_that_is_cancelled_stops_the_work(platform: Platform) -> N
             finally:
                 stopped.set()
 
-    await platform.start(Slow("slow"))
-    buyer = await platform.start(Agent("buyer"))
+    await testbed.start(Slow("slow"))
+    buyer = await testbed.start(Agent("buyer"))
 
     async def buy() -> None:
         async with buyer.contract_net("x", to="slow", timeout=60) as net:
@@ -225,8 +235,12 @@ async def test_a_block_that_is_cancelled_stops_the_work(platform: Platform) -> N
     begun.clear()
     stopped.clear()
     async with buyer.contract_net("x", to="slow", timeout=60) as net:
+        order = asyncio.create_task(net.proposals[0].accept(timeout=0.2))
+        async with asyncio.timeout(60):
+            await begun.wait()
+        await testbed.clock.advance(1)
         with pytest.raises(ConversationTimeout):
-            await net.proposals[0].accept(timeout=0.2)
+            await order
     async with asyncio.timeout(60):
         await stopped.wait()
 
@@ -331,7 +345,7 @@ async def test_hostile_participants_do_not_disturb_a_conversation(platform: Plat
         await settled(lambda: net.refused_messages)
 
 
-async def test_late_answers_go_to_who_wants_them(platform: Platform) -> None:
+async def test_late_answers_go_to_who_wants_them(testbed: TestBed) -> None:
     gates = {name: asyncio.Event() for name in ("in-time", "in-the-block", "after-it")}
 
     class Slow(Agent):
@@ -340,8 +354,8 @@ async def test_late_answers_go_to_who_wants_them(platform: Platform) -> None:
             await gates[self.name].wait()
             await self.reply(call, "propose", Price(call.body.hours))
 
-    bidders = [await platform.start(Slow(name)) for name in gates]
-    buyer = await platform.start(Witness("buyer"))
+    bidders = [await testbed.start(Slow(name)) for name in gates]
+    buyer = await testbed.start(Witness("buyer"))
     late: list[tuple[str | None, Any]] = []
 
     async def note(message: Message) -> None:
@@ -350,9 +364,16 @@ async def test_late_answers_go_to_who_wants_them(platform: Platform) -> None:
     gates["in-time"].set()
     net = buyer.contract_net(Task(3), to=[bidder.aid for bidder in bidders], reply=Price, timeout=0.3)
     net.late = note
-    async with net:
-        gates["in-the-block"].set()
-        await settled(lambda: len(late) == 1)
+
+    async def call() -> None:
+        async with net:
+            gates["in-the-block"].set()
+            await settled(lambda: len(late) == 1)
+
+    calling = asyncio.create_task(call())
+    await settled(lambda: net.proposals)
+    await testbed.clock.advance(1)
+    await calling
     gates["after-it"].set()
     await settled(lambda: len(late) == 2)
     assert late == [(bidders[1].aid.name, 3), (bidders[2].aid.name, 3)]

@@ -15,7 +15,6 @@ from sealbus import (
     DirectoryError,
     Message,
     Platform,
-    ReceiveTimeout,
     ServiceDescription,
     Undeliverable,
     _sealbus,
@@ -115,8 +114,76 @@ async def test_a_subscriber_is_told_of_what_comes_and_goes(platform: Platform) -
     assert (gone.name, gone.services) == (anna.aid, ())
     await news.cancel()
     await cleo.df.deregister()
-    with pytest.raises(TimeoutError):
-        await news.next(timeout=0.1)
+    # The directory answers this after it has sent its news.
+    await ben.df.search("bookshop")
+    assert ben._living.handle.try_receive(news.filter) is None
+    assert not ben._living.mailbox.is_awaited()
+
+
+class Watcher(Agent):
+    """Hears of shops in a task, and has hooks besides."""
+
+    def __init__(self) -> None:
+        super().__init__("watcher")
+        self.heard: list[AID | None] = []
+        self.others: list[Message] = []
+        self.has_heard = asyncio.Event()
+        self.may_go_on = asyncio.Event()
+
+    async def setup(self) -> None:
+        self.create_task(self.watch())
+
+    async def watch(self) -> None:
+        async for shops in await self.df.subscribe("bookshop"):
+            self.heard += [shop.name for shop in shops]
+            self.has_heard.set()
+            await self.may_go_on.wait()
+
+    @on("request")
+    async def answer(self, request: Message) -> None:
+        await self.reply(request, "inform", "done")
+
+    async def on_message(self, message: Message) -> None:
+        self.others.append(message)
+
+
+async def test_news_wait_for_a_reader_that_does_something_else(platform: Platform) -> None:
+    watcher = await platform.start(Watcher())
+    anna, ben, cleo = [await platform.start(Agent(name)) for name in ("anna", "ben", "cleo")]
+    async with asyncio.timeout(60):
+        await anna.df.register(SHOP)
+        await watcher.has_heard.wait()
+        for shop in (ben, cleo):
+            await shop.df.register(SHOP)
+        # The directory answers this after it has sent its news, and the watcher's hook gets the request after the news.
+        await anna.df.search("bookshop")
+        await anna.request(AclMessage("request", watcher.aid))
+        assert (watcher.heard, watcher.others) == ([anna.aid], [])
+        watcher.may_go_on.set()
+        while len(watcher.heard) < 3:
+            await asyncio.sleep(0.001)
+    assert (watcher.heard, watcher.others) == ([anna.aid, ben.aid, cleo.aid], [])
+
+
+async def test_a_hook_takes_news_that_no_reader_asks_for(platform: Platform) -> None:
+    class Listener(Agent):
+        def __init__(self) -> None:
+            super().__init__("listener")
+            self.heard: asyncio.Queue[Message] = asyncio.Queue()
+
+        async def setup(self) -> None:
+            self.news = await self.df.subscribe("bookshop")
+
+        async def on_message(self, message: Message) -> None:
+            if self.news.filter.takes(message):
+                self.heard.put_nowait(message)
+
+    listener = await platform.start(Listener())
+    anna = await platform.start(Agent("anna"))
+    await anna.df.register(SHOP)
+    async with asyncio.timeout(60):
+        while (await listener.heard.get()).performative != "inform":
+            pass
 
 
 async def test_news_end_with_the_loop_or_the_block_over_them(platform: Platform) -> None:
@@ -139,6 +206,9 @@ async def test_news_end_with_the_loop_or_the_block_over_them(platform: Platform)
                 waiting += 1
             if not waiting:
                 break
+        # No news are reserved for readers that have ended.
+        while ben._living.mailbox.is_awaited():
+            await asyncio.sleep(0.001)
 
 
 async def test_only_the_owner_changes_its_entry(platform: Platform) -> None:
@@ -206,11 +276,12 @@ async def test_an_agent_learns_who_comes_and_goes(platform: Platform) -> None:
     anna.stop()
     await until("anna", None)
     await agents.cancel()
+    ended, agents = agents, await watcher.ams.subscribe()
     await platform.start(Agent("ben"))
-    while await watcher.ams.find("ben") is None:
-        await asyncio.sleep(0.001)
-    with pytest.raises(ReceiveTimeout):
-        await agents.next(timeout=0.05)
+    await until("ben", "active")
+    # The AMS answers this after it has told all subscribers of ben.
+    await watcher.ams.find("ben")
+    assert watcher._living.handle.try_receive(ended.filter) is None
 
 
 async def test_only_matching_agents_are_told_of(platform: Platform) -> None:

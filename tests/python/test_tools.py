@@ -15,6 +15,7 @@ from sealbus import (
     Agent,
     BodyError,
     ConversationError,
+    ConversationTimeout,
     Filter,
     Message,
     Performative,
@@ -25,6 +26,7 @@ from sealbus import (
     tool,
 )
 from sealbus.participation import Over
+from sealbus.testing import TestBed
 from sealbus.tools import Service
 
 
@@ -286,10 +288,15 @@ async def test_a_tool_that_is_cancelled_answers(platform: Platform, asker: Asker
     assert reply.performative is Performative.FAILURE
 
 
-async def test_a_silent_tool_is_waited_for_no_longer_than_said(writer: Writer, asker: Asker) -> None:
-    with pytest.raises(TimeoutError):
+async def test_a_silent_tool_is_waited_for_no_longer_than_said(testbed: TestBed) -> None:
+    writer, asker = await testbed.start(Writer()), await testbed.start(Asker("asker"))
+
+    async def read() -> None:
         async with asker.ask("writer", Prompt("wait"), stream=Chunk, tool="write", timeout=0.05) as answer:
             await anext(answer)
+
+    with pytest.raises(ConversationTimeout):
+        await testbed.clock.run(read())
     await until(lambda: writer.ended == 1)
 
 
@@ -317,7 +324,10 @@ async def test_a_stranger_cannot_cancel_or_answer(platform: Platform, writer: Wr
         for to in ("writer", "asker"):
             for act in ("cancel", "failure", "inform"):
                 await stranger.send(AclMessage(act, to, conversation_id=answer.id))
-        await asyncio.sleep(0.05)
+            await stranger.send(AclMessage("inform", to, "all sent"))
+        # Messages of one sender are handled in order.
+        heard = (writer.strays, asker.strays)
+        await until(lambda: all(any(it.content == "all sent" for it in strays) for strays in heard))
         writer.gate.set()
         assert [chunk.word async for chunk in answer] == ["wait", "b"]
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sealbus import AclMessage, Agent, Filter, Message, Platform, ReceiveTimeout, on
+from sealbus.life import ROW
 
 
 @pytest.fixture
@@ -160,6 +161,23 @@ async def test_mail_is_told_of_once_to_the_one_who_looked_for_it(
     (task,) = await waiters(reader, None)
     await writer.send_many(informs("three"))
     assert (await task).text == "three"
+
+
+async def test_others_run_while_a_reader_takes_a_crowd_beside_reserved_messages(platform: Platform) -> None:
+    reader, writer = await platform.start(Agent("reader")), await platform.start(Agent("writer"))
+    life = reader._living
+    give_back = life.mailbox.reserve(Filter("request"))
+    await writer.send_many(informs(*["one"] * 3 * ROW))
+    taken = 0
+    taken_before: list[int] = []
+    life.begin_turn()
+    # The time of the turn is over.
+    life._turn_ends = 0.0
+    asyncio.get_running_loop().call_soon(lambda: taken_before.append(taken))
+    for taken in range(1, 3 * ROW + 1):
+        assert (await reader.receive(timeout=60)).text == "one"
+    assert taken_before and taken_before[0] < 3 * ROW
+    give_back()
 
 
 async def test_a_crowd_is_taken_in_order_in_whatever_way(platform: Platform) -> None:

@@ -13,6 +13,7 @@ It is told what to do in requests whose content is a JSON list.
 ["will", receiver, texts]   sends them persistently at level `sealed`, or answers why not
 ["publish", texts]          publishes them on /news, and persistently on /records
 ["quote", qos, texts]       publishes them on /quotes with this QoS, or answers why not
+["each", orders]            obeys each of these orders
 ["words"]                   answers the words of the sealed messages that it heard, for others
 ["heard"]                   answers what it heard: [from where, sender, text, provenance], with "sealed " before the
                             provenance of what was sealed
@@ -61,8 +62,9 @@ class Notary(Agent):
         self.heard.append([whence, message.sender_name or "", message.content_text or "", how])
 
     async def on_message(self, message: Message) -> None:
-        if self.aid.local_name == "sink" and SLOW.exists():
-            await asyncio.sleep(0.3)
+        for _ in range(10):
+            if self.aid.local_name == "sink" and SLOW.exists():
+                await asyncio.sleep(0.3)
         if message.performative != Performative.REQUEST:
             self.note("kept" if message.kept_number is not None else "direct", message)
             return
@@ -100,6 +102,9 @@ class Notary(Agent):
                         await quotes.publish(text, qos=qos)
                 except ChannelError as error:
                     return str(error)
+            case "each", orders:
+                for each in orders:
+                    await self.obey(*each)
             case ("words",):
                 return self.words
             case ("heard",):
