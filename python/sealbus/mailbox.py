@@ -165,7 +165,13 @@ class Mailbox:
         Returns the function that ends this."""
         reader = _Waiter(filter)
         self._waiters.append(reader)
-        return lambda: self._waiters.remove(reader)
+
+        def give_back() -> None:
+            self._waiters.remove(reader)
+            # Others had to leave its messages.
+            self._pass_on()
+
+        return give_back
 
     def is_awaited(self) -> bool:
         """Whether a reader waits for a message of this agent, or has reserved some."""

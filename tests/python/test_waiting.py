@@ -180,6 +180,30 @@ async def test_others_run_while_a_reader_takes_a_crowd_beside_reserved_messages(
     give_back()
 
 
+async def test_others_get_what_was_reserved_once_it_is_so_no_longer(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = await platform.start(Agent("reader")), await platform.start(Agent("writer"))
+    life = reader._living
+    looked = asyncio.Event()
+    look = life.look
+
+    def note() -> None:
+        look()
+        looked.set()
+
+    monkeypatch.setattr(life, "look", note)
+    give_back = life.mailbox.reserve(Filter("inform"))
+    task = asyncio.create_task(reader.receive())
+    while len(life.mailbox._waiters) < 2:
+        await asyncio.sleep(0)
+    await writer.send_many(informs("one"))
+    await looked.wait()
+    assert not task.done()
+    give_back()
+    assert (await task).text == "one"
+
+
 async def test_a_crowd_is_taken_in_order_in_whatever_way(platform: Platform) -> None:
     reader, writer = await platform.start(Agent("reader")), await platform.start(Agent("writer"))
     count = 3000

@@ -111,7 +111,14 @@ impl KeptChannelLogs {
                 ..USUAL
             }
         };
-        self.config(obeyed.retention(channel).unwrap_or_else(usual))
+        let given = obeyed.retention(channel);
+        let mut config = self.config(given.unwrap_or_else(usual));
+        if given.is_none() {
+            // A log keeps its last segment, so that of an idle log must be a small part of the share.
+            let most = u32::try_from(LONG).unwrap_or(u32::MAX);
+            config.segment_bytes = config.segment_bytes.min(most);
+        }
+        config
     }
 
     /// Keeps a log from now on as the rules in force say.
