@@ -233,12 +233,12 @@ def test_messages_that_come_back_and_were_never_sent(factory, pair, mallory):
     """A process gives back what its agent was never sent: as if the agent moved, was away, or had refused it."""
     taken = mallory()
     taken.appears()
-    link = taken.speaks_to("sink")
-    factory.send("sink", json.dumps(["send", taken.local_name, 1, 0]))
-    _, body = link.until(lambda kind, body: kind == mesh.MESSAGE and link.opened[body[4:8]] == taken.name, "the sink's number")
-    handles, number = body[:8], link.numbers[body[4:8]]
     forged = message("inform", "sink@factory", ["source@factory", taken.name], "424242")
     with pair.talking(), bounded(pair.pids(), 96):
+        link = taken.speaks_to("sink")
+        factory.send("sink", json.dumps(["send", taken.local_name, 1, 0]))
+        _, body = link.until(lambda kind, body: kind == mesh.MESSAGE and link.opened[body[4:8]] == taken.name, "the sink's number")
+        handles, number = body[:8], link.numbers[body[4:8]]
         for why in (mesh.REFUSED_OVER_LIMIT, mesh.MOVING):
             link.gives_back(handles, why, forged)
         link.until(lambda kind, _: kind == mesh.CLOSE_TARGET, "its target to be closed")
@@ -257,8 +257,8 @@ def test_messages_that_come_back_and_were_never_sent(factory, pair, mallory):
 
 def test_long_names_of_targets_occupy_no_memory(factory, pair, mallory):
     """A process addresses agents that do not exist, under names of 60 kB."""
-    link = mallory().connects(address_of(factory))
     with pair.talking(), bounded(pair.pids(), 96):
+        link = mallory().connects(address_of(factory))
         try:
             for handle in range(4000):
                 link.send(mesh.TARGET, struct.pack("<I", handle) + b"x" * 60_000)

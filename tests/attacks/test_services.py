@@ -47,10 +47,10 @@ def answered(link, number):
 @pytest.mark.parametrize("service", ["df", "ams"])
 def test_a_request_with_20_000_reply_tos(factory, pair, attacker, service):
     many = [f"nobody-{number}@factory" for number in range(20_000)]
-    link = attacker.speaks_to(service)
     words = {"language": "fipa-sl0", "ontology": "fipa-agent-management", "protocol": "fipa-request"}
     content = f"((action (agent-identifier :name {service}@factory) (search ({service}-agent-description) (search-constraints :max-results -1))))"
     with pair.talking(), bounded(pair.pids(), 96):
+        link = attacker.speaks_to(service)
         link.message(0, 0, message("request", attacker.name, [f"{service}@factory"], content, reply_to=many, **words))
         # As many as a message may name are no burden either.
         few = many[:4000]
@@ -129,14 +129,14 @@ def test_what_is_not_for_agents_is_refused(factory, pair, attacker):
 @pytest.mark.parametrize("service", ["df", "ca", "node-2"])
 def test_requests_whose_answers_are_not_read_fill_no_memory(factory, pair, attacker, service):
     """The attacker sends as much as it is allowed to, and takes none of the answers."""
-    link = attacker.speaks_to(service)
-    link.waits(seconds=2)
     name = f"{service}@factory"
     if service == "df":
         asked = management(attacker.name, name, SEARCH, reply_with="r1")
     else:
         asked = message("request", attacker.name, [name], "{}", reply_with="r1", language="json", ontology="sealbus-platform")
     with pair.talking(), bounded(pair.pids(), 200):
+        link = attacker.speaks_to(service)
+        link.waits(seconds=2)
         limit, sent = link.limits[0], 0
         try:
             # The receiver counts a message with its overhead; more than it allows ends the connection.
@@ -148,10 +148,10 @@ def test_requests_whose_answers_are_not_read_fill_no_memory(factory, pair, attac
 
 def test_answers_that_repeat_long_words_and_are_not_read_fill_no_memory(factory, pair, attacker):
     """The attacker gives no room for answers, but follows how much it may send."""
-    link = attacker.speaks_to("df")
-    link.room = 0
     asked = management(attacker.name, "df@factory", SEARCH, reply_with="x" * (2 << 20))
     with pair.talking(), bounded(pair.pids(), 128):
+        link = attacker.speaks_to("df")
+        link.room = 0
         sent = 0
         for _ in range(80):
             while sent >= link.limits[0]:
@@ -163,13 +163,13 @@ def test_answers_that_repeat_long_words_and_are_not_read_fill_no_memory(factory,
 
 
 def test_large_subscriptions_are_bounded(factory, pair, attacker):
-    link = attacker.speaks_to("df")
     words = {"language": "fipa-sl2", "ontology": "fipa-agent-management", "protocol": "fipa-subscribe"}
     service = "(service-description :name " + "x" * 50_000 + ")"
     search = f"search (df-agent-description :services (set {service})) (search-constraints :max-results -1)"
     content = f"((iota ?x (result (action (agent-identifier :name df@factory) ({search})) ?x)))"
     refusals = 0
     with pair.talking(), bounded(pair.pids(), 96):
+        link = attacker.speaks_to("df")
         for number in range(100):
             subscribe = message("subscribe", attacker.name, ["df@factory"], content, conversation_id=f"c{number}", reply_with=f"r{number}", **words)
             link.message(0, 0, subscribe)
