@@ -96,8 +96,12 @@ async def test_jade_is_killed_and_comes_back(jade: Callable[..., Jade], ours: Ou
     for number in range(20, 60):
         await agent.send(AclMessage("inform", partner, str(number)))
     plat1.start()
-    for number in range(20, 60):
-        assert await content(agent) == str(number)
+    answers = [await content(agent)]
+    if answers == ["19"]:
+        # JADE was killed before it confirmed this message, which it had answered: it came to JADE once more.
+        answers = [await content(agent)]
+    answers += [await content(agent) for _ in range(21, 60)]
+    assert answers == [str(number) for number in range(20, 60)]
 
 
 async def test_jades_agents_use_our_df(jade: Callable[..., Jade], ours: Ours) -> None:
