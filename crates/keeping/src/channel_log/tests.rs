@@ -76,19 +76,9 @@ fn event_of(kib: usize, publisher: &str, channel: &str, number: u64) -> PostedEv
         ..Qos::default()
     };
     let header = ChannelHeader::new(Mechanism::Event, channel, qos, number, Moment::now());
-    let mut frame = Vec::new();
-    let stamp = Stamp { session: 1, number };
-    let (head, evidence, body) = (Head::of(&header), &[][..], &body[..]);
-    Frame::Keep {
-        stamp,
-        head,
-        evidence,
-        body,
-    }
-    .encode(&mut frame);
     PostedEvent {
         publisher: publisher.to_owned(),
-        frame: Blob(frame),
+        frame: Blob(keep(Stamp { session: 1, number }, &header, &body)),
     }
 }
 
@@ -306,10 +296,13 @@ fn event_frame() -> Vec<u8> {
     let channel = ChannelPath::new("/offers/tea").unwrap();
     let (published, qos) = (Moment::default(), Qos::default());
     let header = ChannelHeader::new(Mechanism::Event, channel, qos, 3, published);
+    keep(Stamp::default(), &header, &body)
+}
+
+/// The frame with which an event without evidence is kept.
+fn keep(stamp: Stamp, header: &ChannelHeader, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
-    let stamp = Stamp::default();
-    let head = Head::of(&header);
-    let (evidence, body) = (&[][..], &body[..]);
+    let (head, evidence) = (Head::of(header), &[][..]);
     Frame::Keep {
         stamp,
         head,
