@@ -191,6 +191,8 @@ def test_a_master_that_leads_again_leaves_the_platform_as_it_is(platform: Make, 
     def nobody_is_there() -> bool:
         return not etcd.ctl("get", "--prefix", "--keys-only", "/sealbus/factory/instance/").strip()
 
+    # It answers commands before it says that it is up.
+    wait_for(lambda: starts() > 0, "the second Master to be up", also=second.logs)
     begun = starts()
     # The other one leads meanwhile. When this one wakes, it finds that it was replaced, and that nobody leads.
     os.kill(leader.master.pid, signal.SIGSTOP)
@@ -200,7 +202,7 @@ def test_a_master_that_leads_again_leaves_the_platform_as_it_is(platform: Make, 
         wait_for(nobody_is_there, "both to be gone", also=etcd.logs)
         os.kill(leader.master.pid, signal.SIGCONT)
         wait_for(lambda: starts() > begun, "the Master to lead again", also=leader.logs)
-        agents = leader.agents()
+        agents = Masters(leader).leading(Platform.agents)
     finally:
         for master in (leader.master, other.master):
             os.kill(master.pid, signal.SIGCONT)

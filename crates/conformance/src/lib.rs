@@ -267,14 +267,18 @@ async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, 
 /// Breaks all connections again and again while `going_on` lasts.
 async fn while_breaking(world: &dyn World, going_on: impl Future<Output = Outcome>) -> Outcome {
     let breaking = async {
-        // Pauses without a pattern make connections break in every state.
+        // Pauses without a pattern make connections break in every state. They become longer, because on a busy machine
+        // no connection may be made within the first ones.
         let mut state = 12_345_u64;
-        loop {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            tokio::time::sleep(Duration::from_micros((state >> 33) & 0x7fff)).await;
-            world.break_connections();
+        for longest in 15.. {
+            for _ in 0..64 {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let pause = (state >> 33) & ((1 << longest) - 1);
+                tokio::time::sleep(Duration::from_micros(pause)).await;
+                world.break_connections();
+            }
         }
     };
     tokio::select! {
