@@ -134,6 +134,9 @@ impl Process {
         let mut config = BrokerConfig::new(authority.name.clone(), Vec::new(), security);
         config.promise = ground.promise;
         config.redial.0 = Duration::from_millis(5);
+        // Nothing is given up or passed over because the machine is busy.
+        config.give_up = Duration::from_secs(600);
+        config.reorder_time = config.give_up;
         // Few, so that the messages held by a dead connection matter.
         config.prefetch = 64;
         config.process = Some(ProcessLogin {
