@@ -269,13 +269,10 @@ async fn while_breaking(world: &dyn World, going_on: impl Future<Output = Outcom
     let breaking = async {
         // Pauses without a pattern make connections break in every state. They become longer, because on a busy machine
         // no connection may be made within the first ones.
-        let mut state = 12_345_u64;
+        let mut random = schedule::Random(12_345);
         for longest in 15.. {
             for _ in 0..64 {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                let pause = (state >> 33) & ((1 << longest) - 1);
+                let pause = random.below(1 << longest);
                 tokio::time::sleep(Duration::from_micros(pause)).await;
                 world.break_connections();
             }

@@ -19,6 +19,7 @@ use sealbus_bus::{
     ProcessDestination, ProcessEndpoint, Provenance, RefusalReason, RefusedFrame, Rejected,
     UndeliverableReason,
 };
+use sealbus_conformance::schedule::Random;
 use sealbus_seal::denylist::DenyList;
 use sealbus_seal::{Identity, SecurityLevel};
 use support::proxy::Proxy;
@@ -161,13 +162,10 @@ async fn over_a_breaking_connection(level: SecurityLevel) {
     let transport = here.bus.transport().unwrap();
     let way = transport.process_destination(&endpoint).unwrap();
     let breaking = tokio::spawn(async move {
-        let mut state = 12_345_u64;
+        let mut random = Random(12_345);
         // So many that most of them meet frames under way; on a busy machine a connection hardly outlives its handshake.
         for _ in 0..500 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            tokio::time::sleep(Duration::from_micros((state >> 33) & 0x3fff)).await;
+            tokio::time::sleep(Duration::from_micros(random.below(1 << 14))).await;
             proxy.cut();
         }
     });

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::support::proxy::Proxy;
 use crate::support::{Platform, inform, soon};
 use sealbus_bus::{Location, Mailbox, Outbox, Provenance};
+use sealbus_conformance::schedule::Random;
 use sealbus_fipa::Performative;
 use sealbus_seal::SecurityLevel;
 
@@ -67,17 +68,14 @@ async fn talk_over_a_breaking_connection(level: SecurityLevel) {
     let breaking = tokio::spawn(async move {
         // Irregular pauses make connections break in every state. On a busy machine a connection may not live long
         // enough for anything to arrive, so every fourth one must carry something first.
-        let mut state = 12_345_u64;
+        let mut random = Random(12_345);
         let mut before = 0;
         for cut in 0_u32.. {
             while cut % 4 == 3 && progress.load(Ordering::Relaxed) == before {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             before = progress.load(Ordering::Relaxed);
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            tokio::time::sleep(Duration::from_micros((state >> 33) & 0x3fff)).await;
+            tokio::time::sleep(Duration::from_micros(random.below(1 << 14))).await;
             proxy_here.cut();
             proxy_there.cut();
         }
