@@ -22,7 +22,7 @@ class Pump:
         self._count = 0
         self._is_closed = False
         self.news = 0
-        """How often there was news, or an agent had more to do at the end of its turn."""
+        """The number of news, and of turns at whose end an agent had more to do."""
         self._has_log = log.begin(self._native)
         # The selector that waits in the runtime, if the loop has one.
         self._selector = loop.selector if isinstance(loop, EventLoop) and loop.selector.drives else None
@@ -89,6 +89,16 @@ class Pump:
             # example, an agent that was opened leaves.
             del future
 
+    async def catch_up(self) -> None:
+        """Waits until the runtime has done all work that it can do now. The end of this wait is one of the news."""
+        if not self._is_closed:
+            catching_up = asyncio.ensure_future(self.call(_sealbus.Pump.catch_up))
+            await asyncio.wait([catching_up])
+            failure = None if catching_up.cancelled() else catching_up.exception()
+            # A pump that was closed meanwhile has no more news.
+            if failure is not None and not self._is_closed:
+                raise failure
+
     def _drain(self) -> None:
         """Hands over the news. If one callback raises an exception, the others still get their news."""
         try:
@@ -96,8 +106,7 @@ class Pump:
         except Exception as raised:
             self._report(raised)
             return
-        if mailboxes or calls:
-            self.news += 1
+        self.news += len(mailboxes) + len(calls)
         if self._has_log:
             try:
                 log.flush()

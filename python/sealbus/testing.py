@@ -39,6 +39,7 @@ from sealbus.platform import Platform
 if TYPE_CHECKING:
     from sealbus._sealbus import AgentHandle, Unsent
     from sealbus.life import Life
+    from sealbus.pump import Pump
 
 __all__ = ["Faults", "Probe", "Rule", "TestBed", "VirtualClock"]
 
@@ -78,11 +79,11 @@ class VirtualClock(Clock):
         self._timers: list[tuple[float, int, _Timer]] = []
         self._count = count()
         self._holds = 0
-        self._news: Callable[[], int] = lambda: 0
+        self._pump: Pump | None = None
 
-    def watch(self, news: Callable[[], int]) -> None:
-        """Sets `news`, which returns how often there was news for the agents."""
-        self._news = news
+    def watch(self, pump: Pump) -> None:
+        """Stands still as long as there is news for the agents of this pump."""
+        self._pump = pump
 
     def now(self) -> float:
         """Seconds since the clock began."""
@@ -109,6 +110,17 @@ class VirtualClock(Clock):
 
     async def settle(self) -> None:
         """Lets the agents finish all work that they can do now."""
+        while True:
+            known = await self._await_quiet()
+            if self._pump is None:
+                return
+            await self._pump.catch_up()
+            # The end of this wait was one of the news.
+            if self._pump.news <= known + 1 and not self._holds:
+                return
+
+    async def _await_quiet(self) -> int:
+        """Waits for some turns of the loop without any news. Returns the number of news so far."""
         end = time.monotonic() + PATIENCE
         quiet, known = 0, self._news()
         while quiet < QUIET_TURNS or self._holds:
@@ -121,6 +133,10 @@ class VirtualClock(Clock):
             news = self._news()
             quiet = quiet + 1 if news == known and not self._holds else 0
             known = news
+        return known
+
+    def _news(self) -> int:
+        return 0 if self._pump is None else self._pump.news
 
     async def advance(self, seconds: float) -> None:
         """Lets this time pass."""
@@ -399,7 +415,7 @@ class TestBed(Platform):
     async def open(self) -> Self:
         """Starts the platform."""
         await super().open()
-        self.clock.watch(lambda: self.pump.news)
+        self.clock.watch(self.pump)
         return self
 
     async def probe(self, name: str = "probe") -> Probe:

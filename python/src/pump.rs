@@ -14,11 +14,15 @@ use futures_util::FutureExt;
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 
 use crate::error;
 use crate::event::{Descriptor, Event};
 use crate::runtime::{self, Owned};
+
+/// How often all ready tasks of the runtime have a turn before it has caught up: more often than one task wakes the next
+/// between an agent's call and another agent's mailbox.
+const ROUNDS: usize = 16;
 
 /// The outcome of a call. The loop's thread turns it into a Python value.
 pub(crate) type Outcome = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
@@ -141,6 +145,16 @@ impl PyPump {
             });
         }
         Ok((happened.mailboxes, ended))
+    }
+
+    /// Ends when the runtime has done the work that it could do at the beginning, and what followed from it.
+    fn catch_up(&self, call: u64) -> PyResult<()> {
+        self.call(call, async {
+            for _ in 0..ROUNDS {
+                yield_now().await;
+            }
+            |py: Python<'_>| Ok(py.None())
+        })
     }
 
     /// Cancels a call that nobody waits for any more.
