@@ -67,9 +67,18 @@ class Verdict:
         return "; ".join([counts, *faults])
 
 
-def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: str, *, silent: bool = False) -> Verdict:
+def judge(
+    sent: Iterable[Event],
+    received: Iterable[Event],
+    sender: str,
+    kind: str,
+    *,
+    silent: bool = False,
+    order_given_up: bool = False,
+) -> Verdict:
     """Compares the history of a sender with that of a receiver. `silent`: processes did not run for longer than publishers wait for
-    a silent one (30 s).
+    a silent one (30 s). `order_given_up`: a node no longer waited for the persistent messages that another node kept. They may come
+    after newer ones, in order among themselves (docs/architecture.md, "Messages for absent agents").
 
     A sender that is killed cannot be told: the last messages of a life that was killed are excused, unless they were kept on
     disk before they were accepted. So are the events that waited where the receiver was before a move: they come back to their
@@ -114,6 +123,8 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
             told_until[life] = told_last if since_told <= 1 else math.inf
     verdict.told = set(told)
     last: dict[int, int] = {}
+    #: The last number of each life that came after a newer one.
+    last_late: dict[int, int] = {}
     #: The gaps that the receiver knows: the log, the last number read from it, the first one after the gap, the size of the gap.
     gaps: list[tuple[str | None, int, int, int]] = []
     read: dict[str | None, int] = {}
@@ -160,7 +171,9 @@ def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: s
         elif number in verdict.heard:
             verdict.doubled.append(number)
         elif number < last.get(number // LIFE, -1):
-            verdict.reordered.append(number)
+            if not order_given_up or number < last_late.get(number // LIFE, -1):
+                verdict.reordered.append(number)
+            last_late[number // LIFE] = number
         if not again:
             unmarked.add(number)
         verdict.heard.add(number)

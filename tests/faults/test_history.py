@@ -176,6 +176,15 @@ def test_of_two_agents_that_run_beside_each_other_one_hears_a_number_with_a_mark
         assert verdict(accepted(0, 1, 2), [*marked_elsewhere, *twice]).doubled == [1]
 
 
+def test_messages_of_a_node_that_was_silent_for_long_may_come_after_newer_ones_in_their_order():
+    sent = accepted(*range(6))
+    assert verdict(sent, heard(0, 3, 4, 1, 2, 5), "persistent").reordered == [1, 2]
+    assert verdict(sent, heard(0, 3, 4, 1, 2, 5), "persistent", order_given_up=True).is_clean()
+    assert verdict(sent, heard(0, 3, 4, 2, 1, 5), "persistent", order_given_up=True).reordered == [1]
+    assert verdict(sent, heard(0, 3, 4, 1, 1, 2, 5), "persistent", order_given_up=True).doubled == [1]
+    assert verdict(sent, heard(0, 3, 4, 1, 5), "persistent", order_given_up=True).lost == {2}
+
+
 def test_reordered_and_invented():
     assert verdict(accepted(0, 1, 2), heard(0, 2, 1)).reordered == [1]
     assert verdict(accepted(0), heard(0, 7)).invented == {7}

@@ -25,6 +25,8 @@ LONG = (10.0, 14.0)
 #: A clock that is wrong by so many seconds differs by more than certificates allow (10 s), and by more than a node may be silent (8 s),
 #: and by less than makes the Master refuse the node (60 s).
 JUMPS = (-20, 20)
+#: A node logs these words when it no longer waits for the older messages that a silent node keeps (`keeping::post::trail`).
+ORDER_GIVEN_UP = "may come after newer ones"
 #: With no more files than this a process can open none: it has more.
 FEW_FILES = 8
 
@@ -72,6 +74,7 @@ class Walk:
         self.steps: list[str] = []
         #: Whether processes did not run for longer than publishers wait for a silent one.
         self.silent = False
+        self.order_given_up = False
         self.wires = ends.enter_context(wires.Wires()) if wires.ARE_POSSIBLE else None
         address = self.wires.master if self.wires else "127.0.0.1"
         self.factory = Platform(folder, manifest(kind, self.notes, address))
@@ -107,7 +110,20 @@ class Walk:
     # ---- observations
 
     def verdict(self) -> Verdict:
-        return judge(history(self.notes / "source"), history(self.notes / "sink"), "source", self.kind, silent=self.silent)
+        return judge(
+            history(self.notes / "source"),
+            history(self.notes / "sink"),
+            "source",
+            self.kind,
+            silent=self.silent,
+            order_given_up=self.kind == "persistent" and self.is_order_given_up(),
+        )
+
+    def is_order_given_up(self) -> bool:
+        """Whether a node has said that it no longer waits for what another one keeps. A node that starts again writes a new log."""
+        logs = self.factory.directory.glob("*.log")
+        self.order_given_up |= any(ORDER_GIVEN_UP in log.read_text(errors="replace") for log in logs)
+        return self.order_given_up
 
     def hear_more(self, count: int = 50) -> None:
         goal = len(self.verdict().heard) + count
