@@ -121,8 +121,9 @@ class Walk:
 
     def is_order_given_up(self) -> bool:
         """Whether a node has said that it no longer waits for what another one keeps. A node that starts again writes a new log."""
-        logs = self.factory.directory.glob("*.log")
-        self.order_given_up |= any(ORDER_GIVEN_UP in log.read_text(errors="replace") for log in logs)
+        if not self.order_given_up:
+            logs = self.factory.directory.glob("*.log")
+            self.order_given_up = any(ORDER_GIVEN_UP in log.read_text(errors="replace") for log in logs)
         return self.order_given_up
 
     def hear_more(self, count: int = 50) -> None:
