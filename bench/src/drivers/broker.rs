@@ -89,35 +89,38 @@ async fn start(
     let authority = Arc::new(Authority::create().map_err(failed)?);
     let identity = Identity::agent(&name, names::BROKER).map_err(failed)?;
     let credential = authority.credential(identity).map_err(failed)?;
-    let ports = BrokerPorts::keep(folder, LOOPBACK)?;
     let login = |user: &str| -> Result<Login, DriverError> {
         Ok(Login {
             user: user.to_owned(),
             password: ProcessId::random().map_err(failed)?.to_string(),
         })
     };
+    let operator = login("operator")?;
+    let configure = |ports: &mut BrokerPorts| {
+        let setup = BrokerSetup {
+            level,
+            address: LOOPBACK,
+            port: ports.amqp,
+            management_port: ports.management,
+            operator: operator.clone(),
+            vhost: name.to_string(),
+            certificate: BrokerCertificate::new(authority.root(), &credential),
+            installed_at: folder.display().to_string(),
+        };
+        setup.write(folder)
+    };
+    let mut broker = ManagedBroker::start(folder, LOOPBACK, configure)
+        .await
+        .map_err(failed)?;
+    let ports = broker.ports();
     let access = Access {
         broker: format!("{LOOPBACK}:{}", ports.amqp),
         management: format!("{LOOPBACK}:{}", ports.management),
-        operator: login("operator")?,
         agents: login("agents")?,
+        operator,
         authority: folder.join(AUTHORITY),
     };
-    BrokerSetup {
-        level,
-        address: LOOPBACK,
-        port: ports.amqp,
-        management_port: ports.management,
-        operator: access.operator.clone(),
-        vhost: name.to_string(),
-        certificate: BrokerCertificate::new(authority.root(), &credential),
-        installed_at: folder.display().to_string(),
-    }
-    .write(folder)?;
     Certificates::serve(authority, &access.authority)?;
-    let mut broker = ManagedBroker::start(folder, LOOPBACK, ports)
-        .await
-        .map_err(failed)?;
     if let Err(error) = prepare(&access, level).await {
         broker.stop().await;
         return Err(error);

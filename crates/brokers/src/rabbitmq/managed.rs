@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 #[cfg(unix)]
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use sealbus_seal::random_hex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::files::{CONFIGURATION, PLUGINS};
 use crate::lasting_address;
@@ -30,8 +30,8 @@ const STARTING: Duration = Duration::from_secs(300);
 /// How long the broker may take to end.
 #[cfg(unix)]
 const ENDING: Duration = Duration::from_secs(20);
-/// How long the broker's port mapper may take to notice the broker's end. Other brokers of a cluster may go on using
-/// the mapper.
+/// How long the broker's ports may take to become free, and its port mapper to notice the broker's end. Other brokers of
+/// a cluster may go on using the mapper.
 const FORGETTING: Duration = Duration::from_secs(5);
 /// The file name of the broker's process number.
 const PID: &str = "broker.pid";
@@ -39,6 +39,8 @@ const PID: &str = "broker.pid";
 const COOKIE: &str = ".erlang.cookie";
 /// The file name of the broker's ports.
 const PORTS: &str = "ports.json";
+/// How often new ports are drawn for a broker that another program keeps from one of them.
+const DRAWS: usize = 10;
 
 /// A broker could not be started or ended.
 #[derive(Debug, Error)]
@@ -69,6 +71,17 @@ pub enum BrokerError {
         /// The end of its log.
         why: String,
     },
+    /// Another program uses one of the broker's ports.
+    #[error(
+        "the broker in {} does not start, because another program uses its port {port}: end that program",
+        directory.display()
+    )]
+    PortInUse {
+        /// The broker's folder.
+        directory: PathBuf,
+        /// The port.
+        port: u16,
+    },
 }
 
 /// The ports of a broker. They are kept, so that agents find the broker again.
@@ -90,12 +103,18 @@ impl BrokerPorts {
     /// # Errors
     /// The system's error.
     pub fn keep(directory: &Path, address: IpAddr) -> io::Result<Self> {
-        let path = directory.join(PORTS);
-        if let Ok(kept) = fs::read(&path)
-            && let Ok(ports) = serde_json::from_slice(&kept)
-        {
-            return Ok(ports);
+        match Self::kept(directory) {
+            Some(ports) => Ok(ports),
+            None => Self::draw(directory, address),
         }
+    }
+
+    fn kept(directory: &Path) -> Option<Self> {
+        let kept = fs::read(directory.join(PORTS)).ok()?;
+        serde_json::from_slice(&kept).ok()
+    }
+
+    fn draw(directory: &Path, address: IpAddr) -> io::Result<Self> {
         let free = || TcpListener::bind(lasting_address(address, 0));
         // Held together, so that they differ.
         let held = [free()?, free()?, free()?, free()?];
@@ -107,8 +126,20 @@ impl BrokerPorts {
             mapper: port(3)?,
         };
         fs::create_dir_all(directory)?;
-        write_private(&path, &serde_json::to_vec(&ports)?)?;
+        write_private(&directory.join(PORTS), &serde_json::to_vec(&ports)?)?;
         Ok(ports)
+    }
+
+    /// The broker's addresses, and last its mapper's. Brokers of a cluster and their mapper meet on loopback.
+    fn addresses(self, address: IpAddr) -> [SocketAddr; 4] {
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        [
+            (address, self.amqp),
+            (address, self.management),
+            (loopback, self.distribution),
+            (loopback, self.mapper),
+        ]
+        .map(SocketAddr::from)
     }
 }
 
@@ -128,18 +159,39 @@ impl ManagedBroker {
         server().is_some()
     }
 
-    /// Starts the broker whose files lie in `directory`, or finds it running, and waits until it listens.
+    /// Starts the broker whose files lie in `directory`, or finds it running, and waits until it listens at the ports
+    /// kept there. `configure` writes the files that name the ports, and may change them.
+    ///
+    /// Another program can take a port between its choice and its use. So new ports are drawn until the broker has
+    /// them all; ports of an earlier start stay, because agents know them.
     ///
     /// # Errors
     /// [`BrokerError`].
     pub async fn start(
         directory: &Path,
         address: IpAddr,
-        ports: BrokerPorts,
+        configure: impl Fn(&mut BrokerPorts) -> io::Result<()>,
     ) -> Result<Self, BrokerError> {
-        let mut broker = Self::found(directory, address, ports);
-        broker.keep_running().await?;
-        Ok(broker)
+        let is_new = BrokerPorts::kept(directory).is_none();
+        let mut draws = 1..DRAWS;
+        loop {
+            let mut ports = BrokerPorts::keep(directory, address)
+                .map_err(system(directory, "choose the ports"))?;
+            configure(&mut ports).map_err(system(directory, "write the files"))?;
+            let mut broker = Self::found(directory, address, ports);
+            match broker.keep_running().await {
+                Err(BrokerError::PortInUse { .. }) if is_new && draws.next().is_some() => {
+                    fs::remove_file(directory.join(PORTS))
+                        .map_err(system(directory, "forget the ports"))?;
+                }
+                done => return done.map(|_| broker),
+            }
+        }
+    }
+
+    /// The broker's ports.
+    pub fn ports(&self) -> BrokerPorts {
+        self.ports
     }
 
     /// The broker whose files lie in `directory`, whether it runs or not.
@@ -166,6 +218,7 @@ impl ManagedBroker {
         };
         let had_died = broker.pid().is_none() && !is_ending;
         if had_died {
+            broker.wait_for_ports().await?;
             broker.child = Some(broker.spawn()?);
         }
         let listening = [ports.amqp, ports.management].map(|port| SocketAddr::new(address, port));
@@ -183,15 +236,31 @@ impl ManagedBroker {
                     };
                     let why = format!("{problem}: {}", broker.last_words());
                     broker.stop().await;
-                    return Err(BrokerError::NotStarted {
-                        directory: broker.directory.clone(),
-                        why,
+                    let directory = broker.directory.clone();
+                    return Err(match in_use(&ports.addresses(address)) {
+                        Some(port) => BrokerError::PortInUse { directory, port },
+                        None => BrokerError::NotStarted { directory, why },
                     });
                 }
                 sleep(Duration::from_millis(100)).await;
             }
         }
         Ok(had_died)
+    }
+
+    /// Waits until the broker can have its ports. The processes of a killed broker need a moment to leave them. Its port
+    /// mapper stays, and serves the next broker.
+    async fn wait_for_ports(&self) -> Result<(), BrokerError> {
+        let [listening @ .., _] = self.ports.addresses(self.address);
+        let deadline = Instant::now() + FORGETTING;
+        while let Some(port) = in_use(&listening) {
+            if Instant::now() > deadline {
+                let directory = self.directory.clone();
+                return Err(BrokerError::PortInUse { directory, port });
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
     }
 
     /// The broker's process, if it runs.
@@ -211,7 +280,7 @@ impl ManagedBroker {
         self.end_processes().await;
         // The port mapper outlives the broker otherwise.
         let deadline = Instant::now() + FORGETTING;
-        while !self.end_mapper() && Instant::now() < deadline {
+        while !self.end_mapper().await && Instant::now() < deadline {
             sleep(Duration::from_millis(50)).await;
         }
         let _ = fs::remove_file(self.directory.join(PID));
@@ -242,14 +311,20 @@ impl ManagedBroker {
         }
     }
 
-    /// Ends the port mapper. Returns whether it is gone. The mapper refuses as long as it knows of a broker.
-    fn end_mapper(&self) -> bool {
-        let said = Command::new("epmd")
+    /// Ends the port mapper. Returns whether it is gone. The mapper refuses as long as it knows of a broker. Another
+    /// program at its port may never answer.
+    async fn end_mapper(&self) -> bool {
+        let asked = tokio::process::Command::new("epmd")
             .args(["-port", &self.ports.mapper.to_string(), "-kill"])
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
             .stdin(Stdio::null())
+            .kill_on_drop(true)
             .output();
-        !said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("living nodes"))
+        match timeout(FORGETTING, asked).await {
+            Ok(Ok(said)) => !String::from_utf8_lossy(&said.stdout).contains("living nodes"),
+            Ok(Err(_)) => true,
+            Err(_) => false,
+        }
     }
 
     fn node_name(&self) -> String {
@@ -261,13 +336,7 @@ impl ManagedBroker {
             return Err(BrokerError::NeedsUnix);
         }
         let directory = &self.directory;
-        let system = |what| {
-            move |error| BrokerError::System {
-                what,
-                directory: directory.clone(),
-                error,
-            }
-        };
+        let system = |what| system(directory, what);
         for name in ["log", "mnesia", "generated", "schema"] {
             fs::create_dir_all(directory.join(name)).map_err(system("make a folder"))?;
         }
@@ -336,6 +405,22 @@ impl ManagedBroker {
         } else {
             words
         }
+    }
+}
+
+/// The first port that a program uses.
+fn in_use(addresses: &[SocketAddr]) -> Option<u16> {
+    let is_taken = |at: &&SocketAddr| {
+        TcpListener::bind(at).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    };
+    addresses.iter().find(is_taken).map(SocketAddr::port)
+}
+
+fn system(directory: &Path, what: &'static str) -> impl Fn(io::Error) -> BrokerError {
+    move |error| BrokerError::System {
+        what,
+        directory: directory.to_owned(),
+        error,
     }
 }
 

@@ -105,20 +105,23 @@ async fn start(settings: &RabbitSettings, site: &Site<'_>) -> Result<RunningBrok
                 user: OPERATOR.to_owned(),
                 password: passwords.operator,
             };
-            let ports = BrokerPorts::keep(site.folder, site.address).map_err(files)?;
-            let setup = BrokerSetup {
-                level: site.level,
-                address: site.address,
-                port: ports.amqp,
-                management_port: ports.management,
-                operator: operator.clone(),
-                vhost: vhost.clone(),
-                certificate: BrokerCertificate::new(site.root, site.credential),
-                installed_at: site.folder.display().to_string(),
+            let configure = |ports: &mut BrokerPorts| {
+                let setup = BrokerSetup {
+                    level: site.level,
+                    address: site.address,
+                    port: ports.amqp,
+                    management_port: ports.management,
+                    operator: operator.clone(),
+                    vhost: vhost.clone(),
+                    certificate: BrokerCertificate::new(site.root, site.credential),
+                    installed_at: site.folder.display().to_string(),
+                };
+                setup.write(site.folder)
             };
-            setup.write(site.folder).map_err(files)?;
-            let started = ManagedBroker::start(site.folder, site.address, ports).await;
-            program = Some(started.map_err(BrokerFailure::new)?);
+            let started = ManagedBroker::start(site.folder, site.address, configure).await;
+            let started = started.map_err(BrokerFailure::new)?;
+            let ports = started.ports();
+            program = Some(started);
             let at = |port| SocketAddr::new(site.address, port).to_string();
             (vec![at(ports.amqp)], vec![at(ports.management)], operator)
         }

@@ -7,5 +7,6 @@
 mod cluster;
 mod conformance;
 mod messages;
+mod ports;
 #[path = "../support/mod.rs"]
 mod support;

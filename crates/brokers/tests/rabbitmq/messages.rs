@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::platform::{Platform, management};
 use crate::support::{Agent, LOOPBACK, PATIENCE, message, wait_for};
-use sealbus_brokers::rabbitmq::{RabbitClient, bare};
+use sealbus_brokers::rabbitmq::{ManagedBroker, RabbitClient, bare};
 use sealbus_brokers::{
     Administration, BrokerPromise, Client, DeadLetter, Death, Owner, Placed, Queue, Receiver,
 };
@@ -319,14 +319,9 @@ async fn the_broker_starts_again(platform: &mut Platform) {
     for number in 50..100 {
         f.send("g@factory", &number.to_string()).await;
     }
-    let broker = sealbus_brokers::rabbitmq::ManagedBroker::start(
-        platform.folder.path(),
-        crate::support::LOOPBACK,
-        platform.ports,
-    )
-    .await
-    .unwrap();
-    platform.broker = Some(broker);
+    let folder = platform.folder.path();
+    let broker = ManagedBroker::start(folder, LOOPBACK, |_| Ok(())).await;
+    platform.broker = Some(broker.unwrap());
     for number in 20..100 {
         assert_eq!(g.receive_text().await, number.to_string());
     }

@@ -13,7 +13,6 @@ use super::{LOOPBACK, wait_for};
 /// A further broker of a cluster.
 pub struct Member {
     pub broker: ManagedBroker,
-    pub ports: BrokerPorts,
     pub folder: TempDir,
 }
 
@@ -68,7 +67,7 @@ impl Platform {
     /// Waits until every broker has a copy of every queue.
     async fn complete(&self) {
         let names: Vec<_> = once(self.ports)
-            .chain(self.others.iter().map(|member| member.ports))
+            .chain(self.others.iter().map(|member| member.broker.ports()))
             .map(node_name)
             .collect();
         wait_for("all copies of all queues", async || {
@@ -91,26 +90,25 @@ impl Platform {
 
     async fn join(&self) -> Member {
         let folder = folder();
-        let mut ports = BrokerPorts::keep(folder.path(), LOOPBACK).unwrap();
         // The brokers find each other through one port mapper, and know each other by one cookie.
-        ports.mapper = self.ports.mapper;
         let cookie = folder.path().join(".erlang.cookie");
         std::fs::copy(self.folder.path().join(".erlang.cookie"), cookie).unwrap();
-        setup(
-            &self.authority,
-            self.level,
-            ports,
-            &self.operator,
-            folder.path(),
-        );
-        let broker = ManagedBroker::start(folder.path(), LOOPBACK, ports)
+        let configure = |ports: &mut BrokerPorts| {
+            ports.mapper = self.ports.mapper;
+            setup(
+                &self.authority,
+                self.level,
+                *ports,
+                &self.operator,
+                folder.path(),
+            );
+            Ok(())
+        };
+        let broker = ManagedBroker::start(folder.path(), LOOPBACK, configure)
             .await
             .unwrap_or_else(|error| panic!("{error}"));
-        let member = Member {
-            broker,
-            ports,
-            folder,
-        };
+        let member = Member { broker, folder };
+        let ports = member.broker.ports();
         let first = node_name(self.ports);
         let steps: [&[&str]; 3] = [&["stop_app"], &["join_cluster", &first], &["start_app"]];
         for step in steps {

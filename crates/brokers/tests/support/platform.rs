@@ -47,15 +47,18 @@ impl Platform {
             .try_init();
         let authority = Arc::new(Authority::new());
         let folder = folder();
-        let ports = BrokerPorts::keep(folder.path(), LOOPBACK).unwrap();
         let operator = Login {
             user: "operator".to_owned(),
             password: "a secret of this test".to_owned(),
         };
-        setup(&authority, level, ports, &operator, folder.path());
-        let broker = ManagedBroker::start(folder.path(), LOOPBACK, ports)
+        let configure = |ports: &mut BrokerPorts| {
+            setup(&authority, level, *ports, &operator, folder.path());
+            Ok(())
+        };
+        let broker = ManagedBroker::start(folder.path(), LOOPBACK, configure)
             .await
             .unwrap_or_else(|error| panic!("{error}"));
+        let ports = broker.ports();
         let vhost = authority.name.as_str();
         let management = Arc::new(management(&authority, ports, &operator, vhost));
         let shared = Login {
@@ -92,7 +95,7 @@ impl Platform {
             SecurityLevel::Auth => BrokerSecurity::Auth(self.trust()),
             SecurityLevel::Signed | SecurityLevel::Sealed => BrokerSecurity::Signed(self.trust()),
         };
-        let others = self.others.iter().map(|member| member.ports);
+        let others = self.others.iter().map(|member| member.broker.ports());
         let addresses = std::iter::once(self.ports)
             .chain(others)
             .map(|ports| format!("127.0.0.1:{}", ports.amqp))
