@@ -30,11 +30,12 @@ def test_the_demos_attacks_appear_as_they_are_refused(chromium, tmp_path):
         expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
         page.evaluate("location.hash = '#/refusals'")
         refused = page.locator(".refusals li")
-        for words in ("forged-sender", "turncoat"):
-            expect(refused.filter(has_text=words).first).to_contain_text("What to do", timeout=DEADLINE * 3000)
+        # The list is short, and the attacks are quick: the filter finds the earlier ones.
+        for reason in ("forged-sender", "not-proved", "unknown-issuer", "revoked"):
+            page.get_by_role("combobox", name="Reason").select_option(reason)
+            expect(refused.first).to_contain_text(reason)
+            expect(refused.first).to_contain_text("What to do")
         wait_for(lambda: "Enter ends the platform" in log.read_text(), "the end of the attacks", DEADLINE * 3, also=log.read_text)
-        reasons = page.get_by_role("region", name="By reason and source").locator("tbody tr")
-        wait_for(lambda: reasons.count() >= 4, "all four attacks", also=lambda: page.locator("main").inner_text())
         page.close()
         # Enter, or nobody who could press it.
         demo.stdin.close()
