@@ -98,22 +98,13 @@ pub struct BrokerPorts {
 }
 
 impl BrokerPorts {
-    /// The ports kept in `directory`, or free ports of `address`, which are kept from now on.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn keep(directory: &Path, address: IpAddr) -> io::Result<Self> {
-        match Self::kept(directory) {
-            Some(ports) => Ok(ports),
-            None => Self::draw(directory, address),
-        }
-    }
-
-    fn kept(directory: &Path) -> Option<Self> {
+    /// The ports kept in `directory`.
+    pub fn kept(directory: &Path) -> Option<Self> {
         let kept = fs::read(directory.join(PORTS)).ok()?;
         serde_json::from_slice(&kept).ok()
     }
 
+    /// Free ports of `address`. They are kept in `directory` from now on.
     fn draw(directory: &Path, address: IpAddr) -> io::Result<Self> {
         let free = || TcpListener::bind(lasting_address(address, 0));
         // Held together, so that they differ.
@@ -172,18 +163,15 @@ impl ManagedBroker {
         address: IpAddr,
         configure: impl Fn(&mut BrokerPorts) -> io::Result<()>,
     ) -> Result<Self, BrokerError> {
-        let is_new = BrokerPorts::kept(directory).is_none();
+        let kept = BrokerPorts::kept(directory);
         let mut draws = 1..DRAWS;
         loop {
-            let mut ports = BrokerPorts::keep(directory, address)
-                .map_err(system(directory, "choose the ports"))?;
+            let ports = kept.map_or_else(|| BrokerPorts::draw(directory, address), Ok);
+            let mut ports = ports.map_err(system(directory, "choose the ports"))?;
             configure(&mut ports).map_err(system(directory, "write the files"))?;
             let mut broker = Self::found(directory, address, ports);
             match broker.keep_running().await {
-                Err(BrokerError::PortInUse { .. }) if is_new && draws.next().is_some() => {
-                    fs::remove_file(directory.join(PORTS))
-                        .map_err(system(directory, "forget the ports"))?;
-                }
+                Err(BrokerError::PortInUse { .. }) if kept.is_none() && draws.next().is_some() => {}
                 done => return done.map(|_| broker),
             }
         }
@@ -444,8 +432,8 @@ mod tests {
     fn the_ports_are_kept_and_no_outgoing_connection_takes_them() {
         let address = IpAddr::from(Ipv4Addr::LOCALHOST);
         let folder = tempfile::tempdir().unwrap();
-        let ports = BrokerPorts::keep(folder.path(), address).unwrap();
-        assert_eq!(BrokerPorts::keep(folder.path(), address).unwrap(), ports);
+        let ports = BrokerPorts::draw(folder.path(), address).unwrap();
+        assert_eq!(BrokerPorts::kept(folder.path()).unwrap(), ports);
         let taken = TcpListener::bind((address, 0)).unwrap();
         let outgoing = taken.local_addr().unwrap().port();
         let all = [

@@ -42,7 +42,7 @@ async fn a_new_broker_leaves_a_port_in_use_and_a_restarted_one_names_it() {
         .await
         .unwrap_or_else(|error| panic!("{error}"));
     let ports = broker.ports();
-    assert_eq!(BrokerPorts::keep(folder.path(), LOOPBACK).unwrap(), ports);
+    assert_eq!(BrokerPorts::kept(folder.path()).unwrap(), ports);
     assert_eq!(draws.borrow().len(), 3);
     broker.stop().await;
 

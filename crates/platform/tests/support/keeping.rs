@@ -61,7 +61,7 @@ impl Drop for OwnBroker {
         let folder = self.0.clone();
         // The test's runtime is busy, so another thread ends the broker.
         let ending = std::thread::spawn(move || {
-            let ports = BrokerPorts::keep(&folder, HERE).unwrap();
+            let ports = BrokerPorts::kept(&folder).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = { runtime }.enable_all().build().unwrap();
             runtime.block_on(ManagedBroker::found(&folder, HERE, ports).stop());
